@@ -1,0 +1,63 @@
+# `make` sets everything up, builds the book and grades the sample class; `make test` checks everything; `make help` lists the rest.
+BIN := .venv/bin
+READY := .venv/.ready
+PYTHON ?=
+WORKERS ?= 2
+
+# nbgrader calls alembic by name; the packages arrive without bytecode, so each part may write what it compiles.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+unexport PYTHONDONTWRITEBYTECODE
+MAKEFLAGS += --no-print-directory
+
+.PHONY: all venv book grade notebooks exercises students lab test clean help
+.DEFAULT_GOAL := all
+
+all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
+	@$(MAKE) -j2 book grade
+	@echo
+	@echo "The book      _build/html/index.html"
+	@echo "The grades    .venv/bin/python -m graders scores"
+	@echo "The feedback  feedback/<student>/<set>/"
+
+venv: $(READY)  ## set up .venv, again only when the requirements change
+
+$(READY): requirements.txt requirements-dev.txt constraints.txt pyproject.toml
+	@python=$$(tools/find_python.sh $(PYTHON)) || exit 1; \
+	$(BIN)/python -c '' 2>/dev/null || { echo "Making .venv with $$python"; "$$python" -m venv --clear .venv; }
+	@echo "Installing the pinned packages (a minute or two where they are cached, longer where they are not) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar off --no-compile -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c "import torch, matplotlib.pyplot, ipykernel.kernelapp, graders"
+	@touch $@
+
+book: $(READY)  ## build the book, warnings are errors: _build/html
+	@echo "Building the book ..."
+	@mkdir -p _build
+	@$(BIN)/jupyter-book build -W --keep-going -n -q . >_build/book.log 2>&1 || { cat _build/book.log >&2; exit 1; }
+	@echo "Built the book: _build/html/index.html"
+
+grade: $(READY)  ## grade the sample class: submitted/, gradebook.db, feedback/
+	@$(BIN)/python -m graders sample
+
+notebooks: $(READY)  ## run the chapters, bring every notebook into the committed form
+	@$(BIN)/python -m tools.notebooks --execute
+
+exercises: $(READY)  ## make exercises/ again from solutions/
+	@$(BIN)/python -m tools.release
+
+students: $(READY)  ## write students/custom-gradients.zip, what a student downloads
+	@$(BIN)/python -m tools.students
+
+lab: $(READY)  ## open JupyterLab
+	@$(BIN)/jupyter lab
+
+test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg book tests
+
+clean:  ## remove what make wrote, but never a gradebook, a submission or .venv
+	@rm -rf _build students .pytest_cache .ruff_cache graders.egg-info
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 12
