@@ -1,0 +1,295 @@
+"""What a check looks at: pure functions of a case, your record of it and the expected record.
+
+A look returns None, or a `Finding`: the first thing that is wrong, in words for the author of the code. `ORDER` is the
+order in which a check looks: what is missing before what is misshapen before what is off by a number.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from graders.observe import same
+from graders.records import Case, Record
+
+TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1e-4, 1e-5),
+    torch.float16: (5e-3, 5e-3),
+    torch.bfloat16: (3e-2, 3e-2),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, in one or two sentences, and the numbers that show it."""
+
+    look: str
+    message: str
+    evidence: dict[str, str] = field(default_factory=dict)
+
+
+Look = Callable[[str, Case, Record, Record], Finding | None]
+
+
+def number(value: object) -> str:
+    """A number as a verdict prints it."""
+    value = value.item() if isinstance(value, Tensor) else value
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
+    """The first index where the two differ by more than the dtype's tolerance. Where nan is expected, all passes."""
+    rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))
+    wrong = ~torch.isclose(yours.to(expected.dtype), expected, rtol=rtol, atol=atol, equal_nan=True) & (
+        expected == expected
+    )
+    return tuple(wrong.nonzero()[0].tolist()) if wrong.any() else None
+
+
+def describe(call: str, case: Case) -> str:
+    """A case in words: "Square.apply(x), x float64 of shape (2, 3): a transposed input"."""
+    names = call[call.index("(") + 1 : -1].split(", ")
+    words = []
+    for name, arg in zip(names, case.args, strict=False):
+        if isinstance(arg, Tensor):
+            words.append(f"{name} {str(arg.dtype).removeprefix('torch.')} of shape {tuple(arg.shape)}")
+        else:
+            words.append(f"{name} = {arg}")
+    return f"{case.name}: {', '.join(words)}"
+
+
+def _found(look: str, call: str, case: Case, message: str, **evidence: object) -> Finding:
+    return Finding(look, message, {"case": describe(call, case)} | {k: str(v) for k, v in evidence.items()})
+
+
+def _around(call: str, case: Case, index: tuple[int, ...], upstream: bool) -> str:
+    """The elements of the arguments (and of the upstream gradient) at `index`, as ", where x = 1 and ..."."""
+    names = call[call.index("(") + 1 : -1].split(", ")
+    given = [*zip(names, case.args, strict=False), *([("the upstream gradient", case.upstream)] if upstream else [])]
+    shape = case.upstream.shape if case.upstream is not None else None
+    parts = [
+        f"{name} = {number(value[index] if isinstance(value, Tensor) else value)}"
+        for name, value in given
+        if not isinstance(value, Tensor) or (value.shape == shape or shape is None)
+    ]
+    return f" where {', '.join(parts)}" if parts else ""
+
+
+def _differ(
+    look: str, what: str, call: str, case: Case, yours: Tensor, expected: Tensor, upstream: bool = True
+) -> Finding | None:
+    index = wrong_at(yours, expected)
+    if index is None:
+        return None
+    at = f" at index {index}" if index else ""
+    text = f"Wrong {what}{at}{_around(call, case, index, upstream)}."
+    return _found(look, call, case, text, yours=number(yours[index]), expected=number(expected[index]))
+
+
+def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The name is there."""
+    if yours.failure is None or yours.failure.stage != "exists":
+        return None
+    name = call.split("(")[0]
+    return Finding("exists", f"{name} could not be found: {yours.failure.kind}: {yours.failure.message}.")
+
+
+def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Nothing was raised."""
+    failure = yours.failure
+    if failure is None:
+        return None
+    if failure.kind == "NotImplementedError":
+        return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
+    first = failure.message.strip().split("\n")[0][:300].rstrip(".")
+    return _found("runs", call, case, f"The {failure.stage} raised {failure.kind}: {first}.")
+
+
+def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """A tensor came back."""
+    if yours.kind == expected.kind:
+        return None
+    hint = " Does forward end in a return statement?" if yours.kind == "NoneType" else ""
+    return _found("returns", call, case, f"The forward returned {yours.kind}, expected {expected.kind}.{hint}")
+
+
+def shape(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's shape."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if a.shape != b.shape:
+            text = "The output has the wrong shape."
+            return _found("shape", call, case, text, yours=tuple(a.shape), expected=tuple(b.shape))
+    return None
+
+
+def dtype(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's dtype."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if a.dtype != b.dtype:
+            return _found("dtype", call, case, "The output has the wrong dtype.", yours=a.dtype, expected=b.dtype)
+    return None
+
+
+def value(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's numbers."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if found := _differ("value", "value", call, case, a, b, upstream=False):
+            return found
+    return None
+
+
+def function(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The gradient is the author's own."""
+    if not any(expected.differentiable):
+        return None
+    if not any(yours.differentiable):
+        text = "The output does not require a gradient, so nothing reaches x: is it cut off by detach or no_grad?"
+        return _found("function", call, case, text)
+    if not yours.function:
+        text = "No torch.autograd.Function stands in the graph: this gradient is torch's, and the task asks for yours."
+        return _found("function", call, case, text)
+    return None
+
+
+def _tensors_in(case: Case) -> list[int]:
+    return [i for i, required in enumerate(case.requires_grad) if required]
+
+
+def _compare_grads(
+    look: str, what: str, call: str, case: Case, yours: tuple | None, expected: tuple | None, none_is_zero: bool = False
+) -> Finding | None:
+    if expected is None:
+        return None
+    names = [call[call.index("(") + 1 : -1].split(", ")[i] for i in _tensors_in(case)] + ["the upstream gradient"]
+    for name, a, b in zip(names, yours or (None,) * len(expected), expected, strict=False):
+        b = torch.zeros_like(case.upstream) if b is None and name == "the upstream gradient" else b
+        if a is None and b is not None and not (none_is_zero and not b.any()):
+            text = f"The {what} with respect to {name} is None: nothing is passed back."
+            return _found(look, call, case, text)
+        found = a is not None and b is not None and _differ(look, f"{what} with respect to {name}", call, case, a, b)
+        if found:
+            return found
+    return None
+
+
+def gradient(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The gradients, None included."""
+    return _compare_grads("gradient", "gradient", call, case, yours.grads, expected.grads)
+
+
+def second_order(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The gradients of the gradients."""
+    return _compare_grads(
+        "second order", "second derivative", call, case, yours.second, expected.second, none_is_zero=True
+    )
+
+
+def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Nothing that belongs to somebody else was changed in place."""
+    names = call[call.index("(") + 1 : -1].split(", ")
+    if yours.changed:
+        what = yours.changed[0]
+        what = names[int(what.split()[1])] if what.startswith("argument") else what
+        return _found("untouched", call, case, f"Your code changes {what} in place; it belongs to the caller.")
+    if yours.sibling is not None and not same(yours.sibling, case.upstream.to(yours.sibling.dtype)):
+        text = "Your backward writes into the upstream gradient and corrupts the gradient of another branch."
+        return _found("untouched", call, case, text)
+    if yours.shares_memory:
+        text = "The output shares memory with an argument: changing one in place changes the other."
+        return _found("untouched", call, case, text)
+    return None
+
+
+def stateless(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """One graph does not disturb another, and backward can run twice."""
+    if "state" not in case.watch:
+        return None
+    told = {"forward": "another forward before backward", "backward": "running backward twice"}
+    for what, grads in ((told["forward"], yours.interleaved), (told["backward"], yours.repeated)):
+        if found := _compare_grads("stateless", f"gradient after {what}", call, case, grads, expected.grads):
+            return found
+    return None
+
+
+def guarded(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """A tensor that backward needs cannot be changed unnoticed."""
+    names = call[call.index("(") + 1 : -1].split(", ")
+    for what, grads in yours.overwritten:
+        if grads is None:
+            continue
+        if _compare_grads("guarded", "gradient", call, case, grads, expected.grads):
+            name = names[int(what.split()[1])] if what.startswith("argument") else what
+            text = (
+                f"When {name} is changed in place between forward and backward, the gradient is silently wrong; "
+                "torch raises an error for a tensor that went through ctx.save_for_backward."
+            )
+            return _found("guarded", call, case, text)
+    return None
+
+
+def allowed(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """No forbidden operator ran, and backward did not call autograd."""
+    if yours.denied:
+        return _found("allowed", call, case, f"This task is to be solved without {yours.denied[0]}.")
+    if yours.nested:
+        text = "Backward calls torch.autograd; write the vector-Jacobian product yourself."
+        return _found("allowed", call, case, text)
+    return None
+
+
+def keeps_nothing(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Beside the arguments and the output, nothing stays in memory for backward."""
+    if yours.kept_bytes:
+        text = f"{yours.kept_bytes} bytes beside the input and the output are kept for backward."
+        return _found("keeps", call, case, text, yours=f"{yours.kept_bytes} bytes", expected="0 bytes")
+    return None
+
+
+def keeps_output_alone(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Only the output is kept for backward."""
+    if "trace" in case.watch and yours.kept_arguments:
+        text = "The input is kept for backward; the output alone is enough."
+        return _found("keeps", call, case, text, yours="input kept", expected="only the output kept")
+    return keeps_nothing(call, case, yours, expected)
+
+
+FORWARD: tuple[Look, ...] = (exists, runs, returns, shape, dtype, value)
+FIRST: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient)
+SECOND: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient, second_order)
+CONTRACT: tuple[Look, ...] = (*FIRST, untouched, stateless, guarded, allowed)
+
+
+def first_finding(looks: tuple[Look, ...], call: str, triples: list[tuple[Case, Record, Record]]) -> Finding | None:
+    """Look by look, and within a look case by case: the first finding."""
+    for look in looks:
+        for case, yours, expected in triples:
+            if found := look(call, case, yours, expected):
+                return found
+    return None
+
+
+def alike(yours: Record, theirs: Record) -> bool:
+    """Whether two records show the same behaviour: the numbers up to rounding, the rest exactly (messages apart)."""
+
+    def close(a: object, b: object) -> bool:
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            return len(a) == len(b) and all(map(close, a, b))
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                return False
+            rtol, atol = TOLERANCE.get(a.dtype, (0, 0))
+            return torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        return a == b
+
+    def told(r: Record) -> tuple:
+        # torch's own complaints about a backward tell mistakes apart; other messages depend on how code is written
+        said = r.failure and re.sub(r"\w+Backward", "Backward", r.failure.message)
+        failure = r.failure and (r.failure.stage, r.failure.kind, said if "Backward" in said else "")
+        memory = (r.kept_bytes > 0, r.kept_arguments, r.denied, r.nested)
+        numbers = (r.outputs, r.grads, r.second, r.sibling, r.interleaved, r.repeated, r.overwritten)
+        return (failure, r.kind, r.differentiable, r.function, r.changed, r.shares_memory, memory, numbers)
+
+    return close(told(yours), told(theirs))

@@ -1,0 +1,255 @@
+"""Runs cases on an operation and writes down what happened. Runs where the student's code runs; judges nothing."""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from graders import helpers
+from graders.records import Case, Failure, Helper, Record
+from graders.wire import copy_of
+
+STUDENT_ERRORS = (Exception, SystemExit)
+
+
+class _Stop(Exception):
+    """The rest of a case cannot be observed."""
+
+
+def resolve(get: Callable[[], Callable]) -> Callable | Failure:
+    """The student's operation, looked up now; a missing name is a Failure, not an exception."""
+    try:
+        return get()
+    except STUDENT_ERRORS as error:
+        return Failure("exists", type(error).__name__, str(error))
+
+
+def observe(operation: Callable | Failure, case: Case) -> Record:
+    """Run one case. Whatever the operation raises ends in the record."""
+    record = Record()
+    if isinstance(operation, Failure):
+        record.failure = operation
+        return record
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        try:
+            _first_order(operation, case, record)
+            if case.upstream is not None:
+                for name in case.watch:
+                    {"state": _state, "overwrite": _overwrite, "trace": _trace}[name](operation, case, record)
+                if case.directions is not None:
+                    _second_order(operation, case, record)
+        except _Stop:
+            pass
+    return record
+
+
+@contextmanager
+def _stage(name: str, record: Record) -> Iterator[None]:
+    try:
+        yield
+    except STUDENT_ERRORS as error:
+        if record.failure is None:
+            record.failure = Failure(name, type(error).__name__, str(error))
+        raise _Stop from None
+
+
+def fresh(value: object, requires_grad: bool = False) -> object:
+    """An argument of its own for one call."""
+    if isinstance(value, Helper):
+        return getattr(helpers, value.name)
+    if isinstance(value, tuple):
+        return tuple(fresh(v) for v in value)
+    return copy_of(value).requires_grad_(requires_grad) if isinstance(value, Tensor) else value
+
+
+def _arguments(case: Case) -> tuple[list, list[Tensor]]:
+    """Fresh arguments, and those among them that require a gradient."""
+    flags = case.requires_grad or (False,) * len(case.args)
+    args = [fresh(a, r) for a, r in zip(case.args, flags, strict=True)]
+    return args, [a for a, r in zip(args, flags, strict=True) if r]
+
+
+def _call(operation: Callable, case: Case, args: list) -> object:
+    split = len(args) - len(case.keywords)
+    return operation(*args[:split], **dict(zip(case.keywords, args[split:], strict=True)))
+
+
+def _forward(operation: Callable, case: Case, args: list, record: Record) -> Tensor:
+    with _stage("forward", record):
+        return _call(operation, case, args)
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Bit for bit the same values, nan included."""
+    return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+def _values(grads: tuple) -> tuple:
+    return tuple(None if g is None else copy_of(g) for g in grads)
+
+
+def _changed(case: Case, args: list) -> list[str]:
+    return [
+        f"argument {i}"
+        for i, (was, now) in enumerate(zip(case.args, args, strict=True))
+        if isinstance(was, Tensor) and not same(was, now.detach())
+    ]
+
+
+def _graph_has_function(output: Tensor) -> bool:
+    """Whether a Python `torch.autograd.Function` stands anywhere in the graph of `output`."""
+    todo, seen = [output.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        seen.add(node)
+        todo += [n for n, _ in node.next_functions]
+    return False
+
+
+def _first_order(operation: Callable, case: Case, record: Record) -> None:
+    args, inputs = _arguments(case)
+    result = _forward(operation, case, args, record)
+    record.kind = type(result).__name__
+    record.changed = tuple(_changed(case, args))
+    outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
+    if not all(isinstance(o, Tensor) for o in outputs):
+        raise _Stop
+    record.kind = "Tensor" if isinstance(result, Tensor) else record.kind
+    record.outputs = _values(outputs)
+    record.differentiable = tuple(o.requires_grad for o in outputs)
+    record.function = any(_graph_has_function(o) for o in outputs)
+    memory = {a.untyped_storage().data_ptr() for a in args if isinstance(a, Tensor) and a.numel()}
+    record.shares_memory = any(o.untyped_storage().data_ptr() in memory for o in outputs if o.numel())
+    if case.upstream is None:
+        return
+    output = outputs[0]
+    if len(outputs) > 1 or output.shape != case.upstream.shape or not output.requires_grad:
+        raise _Stop
+    upstream = copy_of(case.upstream).to(output.dtype)
+    was = copy_of(upstream)
+    sibling = torch.zeros_like(output, memory_format=torch.contiguous_format).requires_grad_()
+    with _stage("backward", record):
+        *grads, beside = torch.autograd.grad(output + sibling, [*inputs, sibling], upstream, allow_unused=True)
+    record.grads, record.sibling = _values(grads), copy_of(beside)
+    changed = _changed(case, args)
+    changed += ["the upstream gradient"] if not same(was, upstream) else []
+    changed += ["the output"] if not same(record.outputs[0], output.detach()) else []
+    record.changed = tuple(dict.fromkeys([*record.changed, *changed]))
+
+
+def _second_order(operation: Callable, case: Case, record: Record) -> None:
+    args, inputs = _arguments(case)
+    output = _forward(operation, case, args, record)
+    upstream = copy_of(case.upstream).to(output.dtype).requires_grad_()
+    with _stage("second order", record):
+        grads = torch.autograd.grad(output, inputs, upstream, create_graph=True, allow_unused=True)
+        pairs = [(g, d) for g, d in zip(grads, case.directions, strict=True) if g is not None and g.requires_grad]
+        if not pairs:
+            record.second = (None,) * (len(inputs) + 1)
+            return
+        total = sum((g * copy_of(d)).sum() for g, d in pairs)
+        record.second = _values(torch.autograd.grad(total, [*inputs, upstream], allow_unused=True))
+
+
+def _other(value: object) -> object:
+    """An argument of the same shape with other values."""
+    return (value.detach() * -0.5 + 0.25).to(value.dtype) if isinstance(value, Tensor) else value
+
+
+def _state(operation: Callable, case: Case, record: Record) -> None:
+    args, inputs = _arguments(case)
+    output = _forward(operation, case, args, record)
+    _forward(operation, case, [_other(a) for a in args], record)
+    upstream = copy_of(case.upstream).to(output.dtype)
+    with _stage("backward", record):
+        grads = torch.autograd.grad(output, inputs, upstream, retain_graph=True, allow_unused=True)
+        record.interleaved = _values(grads)
+    upstream = copy_of(case.upstream).to(output.dtype)
+    with _stage("second backward", record):
+        record.repeated = _values(torch.autograd.grad(output, inputs, upstream, allow_unused=True))
+
+
+def _overwrite(operation: Callable, case: Case, record: Record) -> None:
+    tensors = [i for i, a in enumerate(case.args) if isinstance(a, Tensor)]
+    found = []
+    for target in [*tensors, "the output"]:
+        args, inputs = _arguments(case)
+        output = _forward(operation, case, args, record)
+        with torch.no_grad():
+            (output if target == "the output" else args[target]).mul_(-3).add_(0.3)  # other signs, other sizes
+        try:
+            grads = torch.autograd.grad(output, inputs, copy_of(case.upstream).to(output.dtype), allow_unused=True)
+        except STUDENT_ERRORS:
+            grads = None
+        name = target if isinstance(target, str) else f"argument {target}"
+        found.append((name, None if grads is None else _values(grads)))
+    record.overwritten = tuple(found)
+
+
+class _Trace(TorchDispatchMode):
+    """Notes each operator below autograd and the memory of what it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators: set[str] = set()
+        self.made: list[tuple[StorageWeakRef, int]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.operators.add(func.name())
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                storage = tensor.untyped_storage()
+                self.made.append((StorageWeakRef(storage), storage.nbytes()))
+        return result
+
+
+def _denied(trace: _Trace, case: Case, where: str) -> list[str]:
+    names = {name for name in trace.operators if name in case.deny or name.split(".")[0] in case.deny}
+    return [f"{name.split('.')[0]} in {where}" for name in sorted(names)]
+
+
+def _trace(operation: Callable, case: Case, record: Record) -> None:
+    args, inputs = _arguments(case)
+    # copies, so that nothing but the operation can keep them alive
+    copies = [a.clone() if isinstance(a, Tensor) else a for a in args]
+    given = {i: StorageWeakRef(a.untyped_storage()) for i, a in enumerate(copies) if isinstance(a, Tensor)}
+    trace = _Trace()
+    with trace:
+        output = _forward(operation, case, copies, record)
+    del copies
+    known = {ref.cdata for ref in given.values()} | {StorageWeakRef(output.untyped_storage()).cdata}
+
+    def kept() -> dict[int, int]:
+        return {ref.cdata: size for ref, size in trace.made if ref.cdata not in known and not ref.expired()}
+
+    if kept() or not all(ref.expired() for ref in given.values()):
+        gc.collect(1)  # young cycles only: an old one cannot hold what was made just now
+    record.kept_bytes = sum(kept().values())
+    record.kept_arguments = tuple(i for i, ref in given.items() if not ref.expired())
+    denied = _denied(trace, case, "forward")
+    trace, nested = _Trace(), []
+    real_grad, real_backward = torch.autograd.grad, torch.autograd.backward
+
+    def spy(real: Callable) -> Callable:
+        return lambda *a, **k: (nested.append(True), real(*a, **k))[1]
+
+    with (
+        _stage("backward", record),
+        trace,
+        mock.patch("torch.autograd.grad", spy(real_grad)),
+        mock.patch("torch.autograd.backward", spy(real_backward)),
+    ):
+        real_grad(output, inputs, copy_of(case.upstream).to(output.dtype), allow_unused=True)
+    record.denied = tuple(denied + _denied(trace, case, "backward"))
+    record.nested = bool(nested)

@@ -1,0 +1,190 @@
+"""The student's operation as a check sees it: something to ask, wherever it runs.
+
+A `Responder` answers beside the student's code; an `Operation` asks. Between them lies a function from message to
+message: a direct call in one process, a pipe across two. A check cannot tell the difference.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from graders.observe import STUDENT_ERRORS, fresh, observe, resolve
+from graders.records import Case, Failure, Record
+from graders.wire import MAX_BYTES, WireError, decode, encode
+
+Tensors = list[Tensor | None]
+
+
+class OperationError(Exception):
+    """The student's code raised while torch's gradcheck was calling it."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.kind}: {failure.message}")
+        self.failure = failure
+
+
+class Responder:
+    """Answers what an `Operation` asks about ``get()``, the student's operation."""
+
+    def __init__(self, get: Callable[[], Callable]) -> None:
+        self.get = get
+
+    def __call__(self, message: dict) -> dict:
+        operation = resolve(self.get)
+        if message["do"] == "observe":
+            return {"records": [observe(operation, case) for case in message["cases"]]}
+        if isinstance(operation, Failure):
+            return {"failure": operation}
+        inputs = [fresh(t, r) for t, r in zip(message["inputs"], message["requires_grad"], strict=True)]
+        upstreams = [[fresh(u, True) for u in level] for level in message["upstreams"]]
+        try:
+            with torch.enable_grad():
+                results = _derivative(operation, message["args"], message["slots"], inputs, upstreams)
+                flags = [r is not None and r.requires_grad for r in results]
+        except STUDENT_ERRORS as error:
+            return {"failure": Failure("gradcheck", type(error).__name__, str(error))}
+        return {"results": [None if r is None else r.detach() for r in results], "differentiable": flags}
+
+
+def _derivative(
+    operation: Callable, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors]
+) -> Tensors:
+    """The operation (no upstreams), its vector-Jacobian product (one level of upstreams), the VJP of that (two), ...
+
+    Args:
+        args: the operation's arguments.
+        slots: the positions in `args` that the tensors of `inputs` take.
+        inputs: the tensors that a gradient may be asked for.
+        upstreams: per level, one upstream gradient for each result of the level below; the inputs of a level are those
+            of the level below and its upstreams, and its results are one gradient (or None) for each of them.
+    """
+    if not upstreams:
+        given = dict(zip(slots, inputs, strict=True))
+        result = operation(*[given.get(i, fresh(a)) for i, a in enumerate(args)])
+        return list(result) if isinstance(result, tuple | list) else [result]
+    *lower, upstream = upstreams
+    results = _derivative(operation, args, slots, inputs, lower)
+    variables = [*inputs, *(u for level in lower for u in level)]
+    pairs = [(r, u) for r, u in zip(results, upstream, strict=True) if r is not None and r.requires_grad]
+    wanted = [v for v in variables if v is not None and v.requires_grad]
+    if not pairs or not wanted:
+        return [None] * len(variables)
+    outputs, weights = map(list, zip(*pairs, strict=True))
+    found = iter(torch.autograd.grad(outputs, wanted, weights, create_graph=True, allow_unused=True))
+    return [next(found) if v is not None and v.requires_grad else None for v in variables]
+
+
+class Operation:
+    """Asks a responder, and counts the round trips.
+
+    Args:
+        ask: takes a message, returns the answer.
+    """
+
+    def __init__(self, ask: Callable[[dict], dict]) -> None:
+        self.ask = ask
+        self.trips = 0
+
+    def observe(self, cases: Sequence[Case]) -> list[Record]:
+        """Run the cases, all in one round trip."""
+        return self._send({"do": "observe", "cases": list(cases)})["records"]
+
+    def __call__(self, *args: object) -> Tensor | tuple[Tensor, ...]:
+        """The operation as a differentiable function, for torch's gradcheck: every order is asked for, not computed.
+
+        Raises:
+            OperationError: the student's code raised.
+        """
+        results = _Asked.apply(self, *_split(args))
+        return results[0] if len(results) == 1 else results
+
+    def vjp(self, *args: object) -> tuple[Tensor, ...]:
+        """The operation's vector-Jacobian product as a differentiable function: gradcheck of it is gradgradcheck.
+
+        Args:
+            args: the operation's arguments, then the upstream gradient of its one output.
+
+        Returns:
+            The gradients of the arguments that require one.
+        """
+        *args, upstream = args
+        return tuple(r for r in _Asked.apply(self, *_split(args, 1), upstream) if r is not None)
+
+    def derivative(self, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors]) -> dict:
+        """One derivative of the operation: see `_derivative`."""
+        flags = [t is not None and t.requires_grad for t in inputs]
+        message = {"do": "derive", "args": args, "slots": slots, "inputs": list(inputs), "requires_grad": flags}
+        answer = self._send(message | {"upstreams": upstreams})
+        if "failure" in answer:
+            raise OperationError(answer["failure"])
+        return answer
+
+    def _send(self, message: dict) -> dict:
+        self.trips += 1
+        return self.ask(message)
+
+
+def _split(args: Sequence, *levels: int) -> tuple:
+    """What `_Asked` takes: the arguments without tensors, their places, upstreams per level, and the tensors."""
+    slots = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+    return tuple(None if isinstance(a, Tensor) else a for a in args), slots, levels, *[args[i] for i in slots]
+
+
+class _Asked(torch.autograd.Function):
+    """A Function whose forward asks for numbers, and whose backward is again such a Function, one order higher."""
+
+    @staticmethod
+    def forward(ctx, operation, args, slots, levels, *tensors):
+        ctx.save_for_backward(*tensors)
+        ctx.rest = operation, args, slots, levels
+        inputs, others, upstreams = list(tensors[: len(slots)]), list(tensors[len(slots) :]), []
+        for count in levels:
+            upstreams.append(others[:count])
+            others = others[count:]
+        answer = operation.derivative(args, slots, inputs, upstreams)
+        results, flags = answer["results"], answer["differentiable"]
+        ctx.mark_non_differentiable(*[r for r, f in zip(results, flags, strict=True) if r is not None and not f])
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, *upstream):
+        operation, args, slots, levels = ctx.rest
+        results = _Asked.apply(operation, args, slots, (*levels, len(upstream)), *ctx.saved_tensors, *upstream)
+        return None, None, None, None, *results
+
+
+def local(function: Callable) -> Operation:
+    """An operation in this process."""
+    return Operation(Responder(lambda: function))
+
+
+def serve(responder: Responder, source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer messages from `source` on `sink` until it ends."""
+    while message := receive(source):
+        send(sink, responder(message))
+
+
+def send(sink: BinaryIO, message: dict) -> None:
+    """Write one message: its length, then its bytes."""
+    data = encode(message)
+    sink.write(struct.pack(">Q", len(data)) + data)
+    sink.flush()
+
+
+def receive(source: BinaryIO) -> dict | None:
+    """Read one message; None at the end.
+
+    Raises:
+        WireError: the message is cut off, too long or damaged.
+    """
+    head = source.read(8)
+    if not head:
+        return None
+    size = struct.unpack(">Q", head)[0] if len(head) == 8 else MAX_BYTES + 1
+    data = source.read(size) if size <= MAX_BYTES else b""
+    if len(data) != size:
+        raise WireError("a message that is cut off or too long")
+    return decode(data)

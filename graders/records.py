@@ -1,0 +1,97 @@
+"""What a check asks of an operation, and what the operation was seen to do: plain data, nothing else.
+
+A `Case` goes to where the student's code runs; a `Record` comes back. Both travel over a pipe (`graders.wire`), so they
+hold tensors, numbers, strings, None and tuples of these, never code.
+"""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+WATCHES = ("trace", "state", "overwrite")
+
+
+@dataclass(frozen=True)
+class Helper:
+    """An argument that is code: the name of a function in `graders.helpers` (the f of an ``hvp``, say)."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the operation, and what to observe around it.
+
+    Args:
+        name: what a verdict calls it: "a 0-d input".
+        args: tensors, numbers, None, `Helper`s and tuples of these, by position. Strides are part of a tensor.
+        keywords: names for the last arguments, which are then passed by keyword.
+        requires_grad: one bool an argument; False for what is not a floating tensor.
+        upstream: the upstream gradient, of the output's shape; None: only the forward runs.
+        directions: one tensor for each argument that requires a gradient; None: no second order. The second order is
+            the gradient of ``sum_i <gradient_i, direction_i>`` with respect to those and the upstream gradient.
+        watch: what to observe besides: "trace" (what is kept for backward, which operators run), "state" (another
+            forward in between, backward twice), "overwrite" (each tensor changed in place before backward).
+        deny: operators, as ``aten::tanh``, whose use a "trace" reports.
+    """
+
+    name: str
+    args: tuple
+    keywords: tuple[str, ...] = ()
+    requires_grad: tuple[bool, ...] = ()
+    upstream: Tensor | None = None
+    directions: tuple[Tensor, ...] | None = None
+    watch: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception of the student's code: in which stage ("exists", "forward", "backward", "second order")."""
+
+    stage: str
+    kind: str
+    message: str
+
+
+@dataclass
+class Record:
+    """What one case showed. Numbers are proof; what is said of memory and operators is the observer's word.
+
+    Attributes:
+        failure: the first exception; what comes after its stage was not observed.
+        kind: "Tensor", or the name of the type returned.
+        outputs: the tensors returned.
+        differentiable: whether each output requires a gradient.
+        function: whether a `torch.autograd.Function` stands in the output's graph.
+        grads: per argument that requires one, its gradient or None. None as a whole: not asked, or not possible.
+        second: the second order, likewise; the last entry belongs to the upstream gradient.
+        changed: what was changed in place: "argument 0", "the upstream gradient", "the output".
+        shares_memory: whether an output uses an argument's memory.
+        sibling: the gradient of a tensor that was added to the output: the upstream gradient, if nobody wrote into it.
+        interleaved: the gradients when another forward runs before backward.
+        repeated: the gradients of a second backward through the same graph.
+        overwritten: per tensor changed in place before backward, (its name, the gradients, or None where torch raised).
+        kept_bytes: what stays in memory for backward beside the arguments and the outputs.
+        kept_arguments: the arguments (by position) that are kept for backward.
+        denied: operators of `Case.deny` that ran, with the pass: "aten::tanh in backward".
+        nested: whether backward called `torch.autograd`.
+    """
+
+    failure: Failure | None = None
+    kind: str = ""
+    outputs: tuple[Tensor, ...] = ()
+    differentiable: tuple[bool, ...] = ()
+    function: bool = False
+    grads: tuple | None = None
+    second: tuple | None = None
+    changed: tuple[str, ...] = ()
+    shares_memory: bool = False
+    sibling: Tensor | None = None
+    interleaved: tuple | None = None
+    repeated: tuple | None = None
+    overwritten: tuple = field(default=())
+    kept_bytes: int = 0
+    kept_arguments: tuple[int, ...] = ()
+    denied: tuple[str, ...] = ()
+    nested: bool = False

@@ -1,0 +1,18 @@
+"""One module a set: ``TASKS`` are the tasks of its notebook, ``CHAPTER`` those that only its chapter shows."""
+
+from importlib import import_module
+
+from graders.task import Task
+
+
+def load(name: str) -> dict[str, Task]:
+    """The tasks of a set by their names, those of its chapter included.
+
+    Args:
+        name: the set's slug: ``relu``.
+
+    Raises:
+        ModuleNotFoundError: no such set.
+    """
+    module = import_module(f"graders.sets.{name}")
+    return {task.name: task for task in (*module.TASKS, *module.CHAPTER)}

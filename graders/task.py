@@ -1,0 +1,266 @@
+"""Tasks, their checks and known mistakes, and the judging of an operation against them."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from graders.checks import Finding, Look, alike, first_finding
+from graders.operation import Operation, OperationError, local
+from graders.records import Case, Record
+
+HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
+DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
+FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
+
+
+class Draw:
+    """Seeded inputs, and the cases made of them.
+
+    Args:
+        reference: the right operation; gives the shape of the upstream gradient.
+        seed: the one source of chance.
+    """
+
+    def __init__(self, reference: Callable, seed: int) -> None:
+        self.reference = reference
+        self.random = torch.Generator().manual_seed(seed)
+
+    def normal(self, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
+        """Standard normal numbers."""
+        return torch.randn(shape, generator=self.random, dtype=DOUBLE).to(dtype)
+
+    def between(self, low: float, high: float, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
+        """Uniform numbers."""
+        return (low + (high - low) * torch.rand(shape, generator=self.random, dtype=DOUBLE)).to(dtype)
+
+    def sides(self, *shape: int, away: float = 0.1, reach: float = 2.0, dtype: torch.dtype = DOUBLE) -> Tensor:
+        """Numbers of both signs in turn, at least `away` from 0."""
+        size = self.between(away, reach, *shape)
+        signs = 1.0 - 2.0 * (torch.arange(size.numel()) % 2).double()
+        return (size * signs.reshape(shape)).to(dtype)
+
+    def case(
+        self,
+        name: str,
+        *args: object,
+        order: int = 1,
+        upstream: Tensor | None = None,
+        keywords: tuple[str, ...] = (),
+        watch: tuple[str, ...] = (),
+        deny: tuple[str, ...] = (),
+    ) -> Case:
+        """A case whose floating arguments require gradients.
+
+        Args:
+            order: 0: forward; 1: and backward; 2: and backward of backward.
+            upstream: in place of a normal one of the output's shape.
+        """
+        flags = tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
+        directions = None
+        if order:
+            output = self.reference(*args)
+            upstream = self.normal(*output.shape, dtype=output.dtype) if upstream is None else upstream
+        if order == 2:
+            directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a, f in zip(args, flags, strict=True) if f)
+        return Case(name, args, keywords, flags, upstream if order else None, directions, watch, deny)
+
+    def forms(self, sample: Callable[..., Tensor], *rest: object, order: int = 1) -> list[Case]:
+        """An elementwise operation's input in every dtype, shape and layout.
+
+        Args:
+            sample: called with a shape and a dtype.
+            rest: the other arguments.
+        """
+        wide = sample(4, 3)
+        inputs = [(f"a {str(d).removeprefix('torch.')} input", sample(2, 3, dtype=d)) for d in DTYPES] + [
+            ("a 0-d input", sample()),
+            ("an empty input", sample(0, 3)),
+            ("a transposed input", sample(3, 2).t()),
+            ("every second row", wide[::2]),
+            ("an expanded input", sample(1, 3).expand(2, 3)),
+        ]
+        cases = [self.case(name, x, *rest, order=order) for name, x in inputs]
+        if order:
+            upstream = self.normal(1).expand(2, 3)
+            cases.append(
+                self.case("an expanded upstream gradient", sample(2, 3), *rest, order=order, upstream=upstream)
+            )
+        return cases
+
+
+@dataclass(frozen=True)
+class Check:
+    """One aspect of a task: one grade cell.
+
+    Args:
+        name: the last part of the grade cell's name.
+        points: what it earns, all or nothing.
+        about: one line, printed in the grade cell for the student.
+        why: why it matters; ends a message that names no known mistake.
+        cases: inputs that reach every branch.
+        looks: what is looked at, in order.
+        gradcheck: arguments on which torch's gradcheck (or with `order` 2 gradgradcheck) must pass as well.
+    """
+
+    name: str
+    points: float
+    about: str
+    why: str
+    cases: Callable[[Draw], list[Case]]
+    looks: tuple[Look, ...]
+    gradcheck: Callable[[Draw], tuple] | None = None
+    order: int = 1
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong idea with a name: an operation that a person would write.
+
+    Args:
+        name: as the chapters tag it.
+        caught_by: the check that must catch it.
+        message: one or two sentences to its author.
+    """
+
+    name: str
+    caught_by: str
+    message: str
+    operation: Callable
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found: the data behind a score."""
+
+    task: str
+    check: str
+    points: float
+    earned: float
+    message: str
+    evidence: dict[str, str] = field(default_factory=dict)
+    mistake: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.task} {self.check}: {self.earned:g} of {self.points:g} points"
+        return "\n".join([head, self.message, *(f"  {name}: {text}" for name, text in self.evidence.items())])
+
+
+@dataclass(eq=False)
+class Task:
+    """What a student is asked for, how it is judged, and the mistakes that are known.
+
+    Args:
+        name: the solution cell's name.
+        call: how the task's text writes the call: ``Square.apply(x)``.
+        reference: the right operation, in differentiable torch.
+        checks: in the order of the grade cells.
+    """
+
+    name: str
+    call: str
+    reference: Callable
+    checks: tuple[Check, ...]
+    mistakes: list[Mistake] = field(default_factory=list)
+    solutions: dict[str, Callable] = field(default_factory=dict)
+
+    @property
+    def points(self) -> float:
+        """What the task is worth."""
+        return sum(c.points for c in self.checks)
+
+    def mistake(self, caught_by: str, message: str) -> Callable:
+        """Decorator: a wrong solution. Its name is the mistake's, a Function's ``apply`` is the operation."""
+
+        def add(wrong: type | Callable) -> type | Callable:
+            self.mistakes.append(Mistake(wrong.__name__, caught_by, message, _operation(wrong)))
+            return wrong
+
+        return add
+
+    def solution(self, right: type | Callable) -> type | Callable:
+        """Decorator: a right solution, kept for the tests."""
+        self.solutions[right.__name__] = _operation(right)
+        return right
+
+    def check(self, name: str) -> Check:
+        """The check of that name."""
+        return next(c for c in self.checks if c.name == name)
+
+    def judge(self, name: str, operation: Operation, seed: int = 0) -> Verdict:
+        """Put the operation through one check.
+
+        Args:
+            name: the check's.
+            operation: the student's, wherever it runs.
+            seed: of all inputs.
+        """
+        check = self.check(name)
+        cases, expected = self._expected(check, seed)
+        finding = self._find(check, cases, operation.observe(cases), expected)
+        finding = finding or self._gradcheck(check, operation, seed)
+        if finding is None:
+            message = f"Right in all {len(cases)} cases" + (", and gradcheck agrees." if check.gradcheck else ".")
+            return Verdict(self.name, name, check.points, check.points, message)
+        mistake = None if finding.look == "exists" else self._recognise(check, operation, seed + FRESH)
+        message = mistake.message if mistake else f"{finding.message} {check.why}".strip()
+        return Verdict(self.name, name, check.points, 0.0, message, finding.evidence, mistake.name if mistake else "")
+
+    def _draw(self, check: Check, seed: int) -> Draw:
+        return Draw(self.reference, seed * 1009 + zlib.crc32(f"{self.name} {check.name}".encode()))
+
+    @cache  # noqa: B019 (a task lives as long as the program)
+    def _expected(self, check: Check, seed: int) -> tuple[list[Case], list[Record]]:
+        """The cases of a check and the reference's records of them."""
+        cases = check.cases(self._draw(check, seed))
+        return cases, local(self.reference).observe(cases)
+
+    @cache  # noqa: B019
+    def _known(self, mistake: Mistake, check: Check, seed: int) -> tuple[list[Record], bool]:
+        """A mistake's records, and whether the check finds fault with them."""
+        cases, expected = self._expected(check, seed)
+        theirs = local(mistake.operation).observe(cases)
+        return theirs, self._find(check, cases, theirs, expected) is not None
+
+    def _find(self, check: Check, cases: list[Case], yours: list[Record], expected: list[Record]) -> Finding | None:
+        return first_finding(check.looks, self.call, list(zip(cases, yours, expected, strict=True)))
+
+    def _gradcheck(self, check: Check, operation: Operation, seed: int) -> Finding | None:
+        if check.gradcheck is None:
+            return None
+        args = [
+            a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
+            for a in check.gradcheck(self._draw(check, seed))
+        ]
+        name, function = "gradcheck", operation
+        if (
+            check.order == 2
+        ):  # gradgradcheck is gradcheck of the vector-Jacobian product; asked for as one, it is half the trips
+            name, function = "gradgradcheck", operation.vjp
+            output = self.reference(*args)
+            args.append(torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape).requires_grad_())
+        try:
+            # undefined upstream gradients become zeros on the way, so torch's test of them would test nothing
+            torch.autograd.gradcheck(function, args, fast_mode=True, check_undefined_grad=False)
+        except OperationError as error:
+            return Finding("gradcheck", f"Under {name} your code raised {error}")
+        except (RuntimeError, ValueError) as error:
+            return Finding("gradcheck", f"torch.autograd.{name} refuses: {str(error).strip().splitlines()[0]}")
+        return None
+
+    def _recognise(self, check: Check, operation: Operation, seed: int) -> Mistake | None:
+        """The one known mistake whose behaviour, on fresh inputs, is this operation's; None if several fit."""
+        fitting = [m for m in self.mistakes if self._known(m, check, seed)[1]]
+        for tried in [check, *(c for c in self.checks if c is not check)]:
+            yours = operation.observe(self._expected(tried, seed)[0])
+            fitting = [m for m in fitting if all(map(alike, yours, self._known(m, tried, seed)[0]))]
+            if len(fitting) < 2:
+                break
+        return fitting[0] if len(fitting) == 1 else None
+
+
+def _operation(thing: type | Callable) -> Callable:
+    return thing.apply if isinstance(thing, type) else thing
