@@ -47,16 +47,26 @@ class NotebookError(Exception):
 def read(path: Path) -> NotebookNode:
     """The notebook at `path`; NotebookError where it is none."""
     try:
-        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
-        nbformat.validate(notebook)
-    except (ValueError, AttributeError, KeyError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
-        raise NotebookError(f"not a notebook: {str(error).strip().splitlines()[0][:120]}") from error
+        # nbformat.read repairs what it meets, ids too; a fault is the author's to mend
+        notebook = nbformat.reader.reads(path.read_text(encoding="utf-8"))
+        invalid = next(iter(nbformat.validator.iter_validate(notebook)), None)
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        nbformat.reader.NotJSONError,
+        nbformat.ValidationError,
+    ) as error:
+        raise NotebookError(f"not a notebook: {type(error).__name__}") from error
+    if invalid is not None:
+        raise NotebookError(f"not a notebook: {invalid.message.splitlines()[0][:120]}")
     return notebook
 
 
 def to_text(notebook: NotebookNode) -> str:
     """The notebook as the bytes of its file: keys sorted, one space of indent, a newline at the end."""
-    return nbformat.writes(notebook) + "\n"
+    return nbformat.v4.writes(notebook) + "\n"
 
 
 def write(path: Path, text: str) -> None:
@@ -153,6 +163,8 @@ def _output_faults(cell: NotebookNode, count: int) -> Iterator[str]:
                 yield f"shows {what}: {match.group()}"
         if "<dc:date>" in data.get("image/svg+xml", ""):
             yield "a picture carries its date; draw it through canvas()"
+        if "fill: #ffffff" in data.get("image/svg+xml", ""):
+            yield "a picture has a white ground; draw it through canvas()"
 
 
 def figure_name(cell: NotebookNode) -> str | None:
