@@ -5,7 +5,7 @@ order in which a check looks: what is missing before what is misshapen before wh
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import torch
@@ -271,25 +271,35 @@ def first_finding(looks: tuple[Look, ...], call: str, triples: list[tuple[Case, 
     return None
 
 
-def alike(yours: Record, theirs: Record) -> bool:
-    """Whether two records show the same behaviour: the numbers up to rounding, the rest exactly (messages apart)."""
+# What a look at memory and manners has to go by, beside the numbers.
+SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
+    "untouched": lambda r: (r.changed, r.shares_memory, r.sibling),
+    "stateless": lambda r: (r.interleaved, r.repeated),
+    "guarded": lambda r: r.overwritten,
+    "allowed": lambda r: (r.denied, r.nested),
+    "keeps": lambda r: (r.kept_bytes > 0, r.kept_arguments),
+}
 
-    def close(a: object, b: object) -> bool:
-        if isinstance(a, tuple) and isinstance(b, tuple):
-            return len(a) == len(b) and all(map(close, a, b))
-        if isinstance(a, Tensor) and isinstance(b, Tensor):
-            if a.shape != b.shape or a.dtype != b.dtype:
-                return False
-            rtol, atol = TOLERANCE.get(a.dtype, (0, 0))
-            return torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
-        return a == b
+
+def _close(a: object, b: object) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_close, a, b))
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        rtol, atol = TOLERANCE.get(a.dtype, (0, 0))
+        return torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+    return a == b
+
+
+def alike(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS)) -> bool:
+    """Whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
 
     def told(r: Record) -> tuple:
         # torch's own complaints about a backward tell mistakes apart; other messages depend on how code is written
         said = r.failure and re.sub(r"\w+Backward", "Backward", r.failure.message)
         failure = r.failure and (r.failure.stage, r.failure.kind, said if "Backward" in said else "")
-        memory = (r.kept_bytes > 0, r.kept_arguments, r.denied, r.nested)
-        numbers = (r.outputs, r.grads, r.second, r.sibling, r.interleaved, r.repeated, r.overwritten)
-        return (failure, r.kind, r.differentiable, r.function, r.changed, r.shares_memory, memory, numbers)
+        numbers = (failure, r.kind, r.outputs, r.differentiable, r.function, r.grads, r.second)
+        return numbers, tuple(SYMPTOMS[look](r) for look in looks if look in SYMPTOMS)
 
-    return close(told(yours), told(theirs))
+    return _close(told(yours), told(theirs))

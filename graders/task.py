@@ -3,12 +3,12 @@
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
-from graders.checks import Finding, Look, alike, first_finding
+from graders.checks import SYMPTOMS, Finding, Look, alike, first_finding
 from graders.operation import Operation, OperationError, local
 from graders.records import Case, Record
 
@@ -199,15 +199,22 @@ class Task:
             seed: of all inputs.
         """
         check = self.check(name)
-        cases, expected = self._expected(check, seed)
-        finding = self._find(check, cases, operation.observe(cases), expected)
-        finding = finding or self._gradcheck(check, operation, seed)
+        finding = self.find(check, operation, seed)
         if finding is None:
-            message = f"Right in all {len(cases)} cases" + (", and gradcheck agrees." if check.gradcheck else ".")
+            count = len(self._expected(check, seed)[0])
+            message = f"Right in {count} case{'s' * (count > 1)}" + (
+                ", and gradcheck agrees." if check.gradcheck else "."
+            )
             return Verdict(self.name, name, check.points, check.points, message)
-        mistake = None if finding.look == "exists" else self._recognise(check, operation, seed + FRESH)
+        mistake = None if finding.look == "exists" else self._recognise(check, finding.look, operation, seed + FRESH)
         message = mistake.message if mistake else f"{finding.message} {check.why}".strip()
         return Verdict(self.name, name, check.points, 0.0, message, finding.evidence, mistake.name if mistake else "")
+
+    def find(self, check: Check, operation: Operation, seed: int) -> Finding | None:
+        """What the check finds wrong first; None: nothing."""
+        cases, expected = self._expected(check, seed)
+        finding = self._find(check, cases, operation.observe(cases), expected)
+        return finding or self._gradcheck(check, operation, seed)
 
     def _draw(self, check: Check, seed: int) -> Draw:
         return Draw(self.reference, seed * 1009 + zlib.crc32(f"{self.name} {check.name}".encode()))
@@ -219,11 +226,12 @@ class Task:
         return cases, local(self.reference).observe(cases)
 
     @cache  # noqa: B019
-    def _known(self, mistake: Mistake, check: Check, seed: int) -> tuple[list[Record], bool]:
-        """A mistake's records, and whether the check finds fault with them."""
+    def _known(self, mistake: Mistake, check: Check, seed: int) -> tuple[list[Record], str]:
+        """A mistake's records, and the look that finds fault with them ("": none)."""
         cases, expected = self._expected(check, seed)
         theirs = local(mistake.operation).observe(cases)
-        return theirs, self._find(check, cases, theirs, expected) is not None
+        finding = self._find(check, cases, theirs, expected)
+        return theirs, finding.look if finding else ""
 
     def _find(self, check: Check, cases: list[Case], yours: list[Record], expected: list[Record]) -> Finding | None:
         return first_finding(check.looks, self.call, list(zip(cases, yours, expected, strict=True)))
@@ -251,12 +259,19 @@ class Task:
             return Finding("gradcheck", f"torch.autograd.{name} refuses: {str(error).strip().splitlines()[0]}")
         return None
 
-    def _recognise(self, check: Check, operation: Operation, seed: int) -> Mistake | None:
-        """The one known mistake whose behaviour, on fresh inputs, is this operation's; None if several fit."""
-        fitting = [m for m in self.mistakes if self._known(m, check, seed)[1]]
-        for tried in [check, *(c for c in self.checks if c is not check)]:
-            yours = operation.observe(self._expected(tried, seed)[0])
-            fitting = [m for m in fitting if all(map(alike, yours, self._known(m, tried, seed)[0]))]
+    def _recognise(self, check: Check, look: str, operation: Operation, seed: int) -> Mistake | None:
+        """The one known mistake that behaves, on fresh inputs, as this operation does; None if several do.
+
+        First the check that failed: its numbers, and what it had to go by. Where several mistakes fit, the numbers of
+        the other checks, and then all that was observed, may tell them apart.
+        """
+        others = [c for c in self.checks if c is not check]
+        fitting = [m for m in self.mistakes if self._known(m, check, seed)[1] == look]
+        for checks, looks in (([check], [look]), (others, []), (self.checks, SYMPTOMS)):
+            for tried in checks:
+                yours = operation.observe(self._expected(tried, seed)[0])
+                known = {m: self._known(m, tried, seed)[0] for m in fitting}
+                fitting = [m for m in fitting if all(map(partial(alike, looks=looks), yours, known[m]))]
             if len(fitting) < 2:
                 break
         return fitting[0] if len(fitting) == 1 else None

@@ -1,8 +1,14 @@
 """One module a set: ``TASKS`` are the tasks of its notebook, ``CHAPTER`` those that only its chapter shows."""
 
 from importlib import import_module
+from types import ModuleType
 
 from graders.task import Task
+
+
+def module(name: str) -> ModuleType:
+    """The module of a set."""
+    return import_module(f"graders.sets.{name}")
 
 
 def load(name: str) -> dict[str, Task]:
@@ -14,5 +20,5 @@ def load(name: str) -> dict[str, Task]:
     Raises:
         ModuleNotFoundError: no such set.
     """
-    module = import_module(f"graders.sets.{name}")
-    return {task.name: task for task in (*module.TASKS, *module.CHAPTER)}
+    found = module(name)
+    return {task.name: task for task in (*found.TASKS, *found.CHAPTER)}

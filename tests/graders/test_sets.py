@@ -1,0 +1,173 @@
+"""Every set, put through its own graders: right solutions pass, wrong ones fail on their check and hear their name."""
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import graders.sets
+from graders.checks import alike
+from graders.operation import Operation, Responder, local
+from graders.sets import load
+from graders.task import Mistake, Task
+
+ROOT = Path(__file__).resolve().parents[2]
+SETS = sorted(p.stem for p in Path(graders.sets.__file__).parent.glob("*.py") if p.stem != "__init__")
+TASKS = [(s, t) for s in SETS for t in load(s).values() if isinstance(t, Task)]
+GRADED = [(s, t) for s, t in TASKS if t.points and t in graders.sets.module(s).TASKS]
+each_task = pytest.mark.parametrize(("set_name", "task"), TASKS, ids=lambda v: v if isinstance(v, str) else v.name)
+each_mistake = pytest.mark.parametrize(
+    ("task", "mistake"), [(t, m) for _, t in TASKS for m in t.mistakes], ids=lambda v: v.name
+)
+
+
+@each_task
+def test_right_solutions_earn_all_points(set_name: str, task: Task) -> None:
+    for name, right in task.solutions.items():
+        for check in task.checks:
+            verdict = task.judge(check.name, local(right))
+            assert verdict.earned == check.points, f"{name}: {verdict}"
+
+
+@each_mistake
+def test_a_mistake_loses_its_check_and_hears_its_name(task: Task, mistake: Mistake) -> None:
+    verdict = task.judge(mistake.caught_by, local(mistake.operation))
+    assert verdict.earned == 0, f"not caught: {verdict}"
+    assert verdict.mistake == mistake.name, str(verdict)
+    assert verdict.message == mistake.message
+
+
+@each_task
+def test_twenty_seeds_give_the_same_verdict(set_name: str, task: Task) -> None:
+    for seed in range(1, 21):
+        for name, right in task.solutions.items():
+            for check in task.checks:
+                assert task.find(check, local(right), seed) is None, f"{name}, seed {seed}"
+        for mistake in task.mistakes:
+            assert task.find(task.check(mistake.caught_by), local(mistake.operation), seed), (
+                f"{mistake.name}, seed {seed}"
+            )
+
+
+@each_task
+def test_behind_a_pipe_the_verdicts_are_the_same(set_name: str, task: Task, forked: Callable) -> None:
+    everybody = task.solutions | {m.name: m.operation for m in task.mistakes}
+    for name, operation in everybody.items():
+        with forked(lambda operation=operation: operation) as far:
+            for check in task.checks:
+                assert task.judge(check.name, far) == task.judge(check.name, local(operation)), f"{name} {check.name}"
+
+
+def fingerprint(task: Task, operation: Callable) -> list:
+    return [r for c in task.checks for r in local(operation).observe(task._expected(c, 7)[0])]
+
+
+@each_task
+def test_no_two_solutions_share_a_record(set_name: str, task: Task) -> None:
+    wrong = {m.name: fingerprint(task, m.operation) for m in task.mistakes}
+    right = {name: fingerprint(task, right) for name, right in task.solutions.items()}
+    for (a, ra), (b, rb) in itertools.combinations([*wrong.items()], 2):
+        assert not all(map(alike, ra, rb)), f"{a} and {b} cannot be told apart"
+    for (a, ra), (b, rb) in itertools.product(wrong.items(), right.items()):
+        assert not all(map(alike, ra, rb)), f"{b} is right and looks like {a}"
+
+
+@pytest.mark.parametrize("set_name", SETS)
+def test_a_right_submission_needs_few_round_trips(set_name: str) -> None:
+    trips = 0
+    for task in graders.sets.module(set_name).TASKS:
+        if isinstance(task, Task):
+            operation = local(next(iter(task.solutions.values())))
+            for check in task.checks:
+                task.judge(check.name, operation)
+            trips += operation.trips
+    assert trips <= 60
+
+
+@pytest.mark.parametrize("set_name", SETS)
+def test_size_of_a_set(set_name: str) -> None:
+    tasks = graders.sets.module(set_name).TASKS
+    assert sum(t.points for t in tasks) == 20
+    for task in tasks:
+        assert len(task.solutions) >= 4, task.name
+        assert len(task.mistakes) >= (12 if isinstance(task, Task) else 8), task.name
+
+
+@each_task
+def test_a_missing_name_and_a_stub_are_verdicts(set_name: str, task: Task) -> None:
+    def missing() -> Callable:
+        return Missing.apply  # noqa: F821
+
+    def stub(*args: object, **keywords: object) -> None:
+        raise NotImplementedError
+
+    for check in task.checks:
+        verdict = task.judge(check.name, Operation(Responder(missing)))
+        assert verdict.earned == 0 and "could not be found" in verdict.message and "NameError" in verdict.message
+        verdict = task.judge(check.name, local(stub))
+        assert verdict.earned == 0 and "is not written yet" in verdict.message
+
+
+# --- what the book shows ----------------------------------------------------------------------------------------------
+
+
+def chapters(set_name: str) -> list[Path]:
+    return sorted((ROOT / "book").glob(f"[0-9][0-9]_{set_name}.ipynb"))
+
+
+def classes(source: str) -> list[str]:
+    return re.findall(r"^class (\w+)\((?:\w+\.)*Function\)", source, re.M)
+
+
+def run(source: str) -> dict:
+    """The names that a chapter's cell defines, with what the chapters import."""
+    names: dict = {}
+    exec("import torch, math\nfrom torch import Tensor\nfrom torch.autograd import Function", names)
+    exec("from torch.autograd.function import once_differentiable", names)
+    definitions = re.findall(r"^(?:@.*\n)*class .*\n(?:(?:[ \t].*)?\n)*", source + "\n", re.M)
+    exec("\n".join(definitions), names)
+    return names
+
+
+@pytest.mark.parametrize("set_name", SETS)
+def test_the_chapter_s_wrong_versions_are_named_by_the_grader(set_name: str) -> None:
+    tasks, seen = load(set_name), 0
+    for path in chapters(set_name):
+        for cell in nbformat.read(path, 4).cells:
+            for tag in cell.metadata.get("tags", []):
+                if not tag.startswith("misconception:"):
+                    continue
+                task_name, name = tag.removeprefix("misconception:").split(".")
+                task = tasks[task_name]
+                mistake = next(m for m in task.mistakes if m.name == name)
+                wrong = run(cell.source)[next(c for c in classes(cell.source) if c.endswith(task_name))]
+                verdict = task.judge(mistake.caught_by, local(wrong.apply))
+                assert verdict.mistake == name, f"{path.name} {tag}: {verdict}"
+                seen += 1
+    assert seen >= 2, "a chapter shows two to four wrong versions"
+
+
+@pytest.mark.parametrize("set_name", SETS)
+def test_pasting_the_book_earns_at_most_five_points(set_name: str) -> None:
+    cells = [c for p in sorted((ROOT / "book").glob("*.ipynb")) for c in nbformat.read(p, 4).cells]
+    found = [(name, run(c.source)[name]) for c in cells if c.cell_type == "code" for name in classes(c.source)]
+    assert found
+    total = 0.0
+    for task in graders.sets.module(set_name).TASKS:
+        if isinstance(task, Task):  # every Function of the book, under this task's name
+            earned = [sum(not task.find(c, local(f.apply), 0) and c.points for c in task.checks) for _, f in found]
+            total += max(earned)
+        else:  # every file that a chapter writes
+            files = [c.source for c in cells if c.cell_type == "code" and c.source.startswith("%%writefile")]
+            total += max((task.judge("catches", f.split("\n", 1)[1]).earned for f in files), default=0)
+    assert total <= 5
+
+
+def test_a_planted_twin_is_noticed() -> None:
+    """The test of records above can fail."""
+    task = load("relu")["Square"]
+    twin = fingerprint(task, task.mistakes[0].operation)
+    assert all(map(alike, twin, fingerprint(task, task.mistakes[0].operation)))
