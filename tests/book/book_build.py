@@ -1,0 +1,38 @@
+"""Where the book's sources are, which pages it has, and how it is built."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+PAGES = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"])]
+SOURCES = ["_config.yml", "_toc.yml", "book", "exercises"]  # all that the build reads
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build of the book: its exit status, what it printed, and the folder of its HTML."""
+
+    status: int
+    log: str
+    html: Path
+
+
+def build_book(tree: Path) -> Build:
+    """Build the book from a clean copy in ``tree``, with a PATH that has nothing of the environment on it."""
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"))
+        else:
+            shutil.copy(source, tree / name)
+    command = [Path(sys.executable).parent / "jupyter-book", "build", "-W", "--keep-going", "-n", "."]
+    environment = os.environ | {"PATH": os.defpath, "NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    return Build(done.returncode, done.stdout + done.stderr, tree / "_build" / "html")

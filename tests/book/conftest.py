@@ -1,0 +1,64 @@
+"""One build of the book for all tests and all workers, one server and one browser for each worker."""
+
+import functools
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.book.book_build import Build, build_book
+
+
+@pytest.fixture(scope="session")
+def book(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Build:
+    """The built book; COURSE_HTML names the HTML of a build made elsewhere and spares one here."""
+    if elsewhere := os.environ.get("COURSE_HTML"):
+        return Build(0, "", Path(elsewhere).resolve())
+    shared = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        shared = shared.parent  # one folder for all workers
+    tree, log, status = shared / "course", shared / "build.log", shared / "build.status"
+    with FileLock(shared / "build.lock"):
+        if not status.exists():
+            tree.mkdir()
+            built = build_book(tree)
+            log.write_text(built.log, encoding="utf-8")
+            status.write_text(str(built.status))
+    return Build(int(status.read_text()), log.read_text(encoding="utf-8"), tree / "_build" / "html")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print no line for a request."""
+
+
+@pytest.fixture(scope="session")
+def site(book: Build) -> Iterator[str]:
+    """The address of the built book over http."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(book.html)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium. Where there is none, its tests are skipped, or fail if COURSE_REQUIRE_BROWSER=1."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = next(filter(None, map(shutil.which, names)), None)
+    if executable is None:
+        if os.environ.get("COURSE_REQUIRE_BROWSER") == "1":
+            pytest.fail(f"COURSE_REQUIRE_BROWSER=1, and none of {', '.join(names)} is on PATH")
+        pytest.skip("no Chromium on PATH")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -1,0 +1,153 @@
+"""What a page of the book may not do: one function for each fault, each returning the faults that it finds.
+
+``test_planted.py`` shows each of them a page with its fault, and a page without.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from bs4 import BeautifulSoup
+from playwright.sync_api import BrowserContext, Page
+
+AXE = Axe()
+
+
+class Watched:
+    """A page of a browser, with what it asked for and complained of since it was opened.
+
+    Requests to other hosts are noted and refused, so no test leaves this machine.
+    """
+
+    def __init__(self, context: BrowserContext, origin: str) -> None:
+        """Open a page in ``context``; ``origin`` is where everything must come from: ``http://...`` or ``file://``."""
+        self.page: Page = context.new_page()
+        self.origin = origin
+        self.external: list[str] = []
+        self.complaints: list[str] = []
+        self.page.route(lambda url: not self.own(url), self.refuse)
+        self.page.on("console", lambda message: self.hear(message.type, message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("response", lambda r: r.status >= 400 and self.complaints.append(f"{r.status}: {r.url}"))
+
+    def own(self, url: str) -> bool:
+        """Say whether ``url`` is the page's own."""
+        return url.startswith((self.origin, "data:", "blob:", "about:"))
+
+    def refuse(self, route) -> None:
+        """Note a request to another host, and refuse it."""
+        self.external.append(route.request.url)
+        route.abort()
+
+    def hear(self, kind: str, text: str) -> None:
+        """Note what the console calls an error or a warning."""
+        if kind in ("error", "warning"):
+            self.complaints.append(f"console {kind}: {text}")
+
+
+def external_requests(watched: Watched) -> list[str]:
+    """Name what the page asked of another host."""
+    return watched.external
+
+
+def complaints(watched: Watched) -> list[str]:
+    """Name the page's errors, the console's errors and warnings, and files that were not found."""
+    return watched.complaints
+
+
+def inaccessible(watched: Watched) -> list[str]:
+    """Name each violation that axe-core finds, with the first elements that it names.
+
+    Without ``preload``, by which axe would ask for the style sheets once more, and complain of file:// itself.
+    """
+    violations = AXE.run(watched.page, options={"preload": False}).response["violations"]
+    return [f"{v['id']}: {[node['html'][:200] for node in v['nodes'][:3]]}" for v in violations]
+
+
+def overflowing(watched: Watched) -> list[str]:
+    """Name the elements that make the document wider than the window, if it is."""
+    return watched.page.evaluate("""() => {
+        const width = document.documentElement.clientWidth;
+        if (document.documentElement.scrollWidth <= width) return [];
+        const clipped = (node) => node && node !== document.body &&
+            (getComputedStyle(node).overflowX !== "visible" || clipped(node.parentElement));
+        const wide = [...document.body.querySelectorAll("*")].filter((node) =>
+            node.getBoundingClientRect().right > width + 1 && !clipped(node.parentElement));
+        return [`document ${document.documentElement.scrollWidth} px wide in ${width}`,
+            ...wide.slice(0, 5).map((node) => node.outerHTML.slice(0, 200))];
+    }""")
+
+
+def red_formulas(watched: Watched) -> list[str]:
+    """Name formulas that KaTeX could not read: it sets them in red, and says nothing."""
+    return watched.page.evaluate("""() => [...document.querySelectorAll("*")].filter((node) =>
+        node.matches(".katex-error") || getComputedStyle(node).color === "rgb(204, 0, 0)")
+        .map((node) => node.outerHTML.slice(0, 200))""")
+
+
+def missing_images(watched: Watched) -> list[str]:
+    """Name images that did not load or have no alternative text."""
+    return watched.page.evaluate("""() => [...document.images]
+        .filter((image) => !image.complete || !image.naturalWidth || !image.alt.trim())
+        .map((image) => image.outerHTML.slice(0, 200))""")
+
+
+@lru_cache(maxsize=64)
+def anchors(file: Path) -> frozenset[str]:
+    """List the places of an HTML file that a link can name."""
+    soup = BeautifulSoup(file.read_text(encoding="utf-8"), "html.parser")
+    return frozenset(node["id"] for node in soup.find_all(id=True))
+
+
+def broken_links(watched: Watched, html: Path) -> list[str]:
+    """Name the page's links to files or places that the folder ``html`` does not have."""
+    root = html.as_uri() if watched.origin.startswith("file:") else watched.origin
+    faults = []
+    for link in sorted(set(watched.page.evaluate("() => [...document.links].map((link) => link.href)"))):
+        if not watched.own(link):
+            continue
+        address, fragment = urldefrag(link)
+        file = html / unquote(urlsplit(address).path.removeprefix(urlsplit(root).path)).lstrip("/")
+        if file.is_dir():
+            file /= "index.html"
+        if not file.is_file():
+            faults.append(f"{link}: no such file")
+        elif fragment and file.suffix == ".html" and unquote(fragment) not in anchors(file):
+            faults.append(f"{link}: no such place")
+    return faults
+
+
+def dead_figures(watched: Watched) -> list[str]:
+    """Name the figures to be moved by the reader that are not drawn, or do not answer to the keyboard.
+
+    Every control of a figure must change what the figure says: a range by an arrow key, a menu by the arrow down, a
+    box by the space bar.
+    """
+    faults = []
+    for figure in watched.page.locator("figure[data-figure]").all():
+        name = figure.get_attribute("data-figure")
+        if not figure.locator("svg polyline, svg path").count():
+            faults.append(f"{name}: nothing is drawn")
+        controls = figure.locator("input, select, button").all()
+        if not controls:
+            faults.append(f"{name}: nothing to move")
+        for control in controls:
+            kind = control.evaluate("node => node.type")
+            key = {"range": "ArrowLeft", "select-one": "ArrowDown", "checkbox": "Space"}.get(kind, "Enter")
+            before = figure.locator("output").all_inner_texts()
+            control.focus()
+            watched.page.keyboard.press(key)
+            if figure.locator("output").all_inner_texts() == before:
+                faults.append(f"{name}: {key} on its {kind} changes nothing")
+    return faults
+
+
+def found_by_search(watched: Watched, words: str) -> list[str]:
+    """Type ``words`` into the search field, as a reader does, and list the titles of what is found."""
+    watched.page.keyboard.press("Control+k")
+    watched.page.keyboard.type(words)
+    watched.page.keyboard.press("Enter")
+    watched.page.wait_for_url("**/search.html?q=*")
+    watched.page.locator("#search-results .search-summary").filter(has_not_text="Searching").wait_for()
+    return watched.page.locator("#search-results li > a").all_inner_texts()

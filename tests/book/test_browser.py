@@ -1,0 +1,164 @@
+"""Every page of the book in a browser: light and dark, wide and narrow, over http and from a file."""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Locator
+
+from tests.book import page_checks
+from tests.book.book_build import PAGES, ROOT, Build
+from tests.book.page_checks import Watched
+
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+LOOKS = {
+    "light-wide": ("light", WIDE, "http"),
+    "light-narrow": ("light", NARROW, "http"),
+    "dark-wide": ("dark", WIDE, "http"),
+    "dark-narrow": ("dark", NARROW, "file"),  # dark and narrow are seen apart over http above
+}
+
+
+@pytest.fixture
+def visit(chromium: Browser, book: Build, site: str) -> Callable[..., Watched]:
+    """Open a page of the book in one of the LOOKS."""
+    contexts = []
+
+    def opened(name: str, look: str = "light-wide", protocol: str | None = None) -> Watched:
+        scheme, size, usual = LOOKS[look]
+        root = site if (protocol or usual) == "http" else book.html.as_uri()
+        contexts.append(chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce"))
+        watched = Watched(contexts[-1], site if root == site else "file://")
+        watched.page.goto(f"{root}/{name}.html")
+        return watched
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("name", [*PAGES, "search"])
+def test_page(name: str, look: str, visit: Callable[..., Watched], book: Build) -> None:
+    watched = visit(name, look)
+    theme = watched.page.locator("html").get_attribute("data-theme")
+    faults = {
+        "theme": [] if look.startswith(str(theme)) else [f"the page is {theme}"],
+        "overflow": page_checks.overflowing(watched),
+        "axe": page_checks.inaccessible(watched),
+        "links": page_checks.broken_links(watched, book.html),
+        "formulas": page_checks.red_formulas(watched),
+        "images": page_checks.missing_images(watched),
+        "figures": page_checks.dead_figures(watched),
+        "overflow of moved figures": page_checks.overflowing(watched),
+        "external": page_checks.external_requests(watched),
+        "complaints": page_checks.complaints(watched),
+    }
+    assert {kind: found for kind, found in faults.items() if found} == {}
+
+
+@pytest.mark.parametrize("protocol", ["http", "file"])
+@pytest.mark.parametrize("words", ["upstream gradient", "gradcheck"])
+def test_search_finds_and_leads_to_a_page(words: str, protocol: str, visit: Callable[..., Watched]) -> None:
+    watched = visit(PAGES[0], protocol=protocol)
+    assert "Glossary" in page_checks.found_by_search(watched, words)
+    watched.page.locator("#search-results li > a", has_text="Glossary").first.click()
+    watched.page.wait_for_url("**/book/glossary.html*")
+    assert watched.complaints == watched.external == []
+
+
+def test_search_finds_nothing_for_a_word_that_is_not_there(visit: Callable[..., Watched]) -> None:
+    assert page_checks.found_by_search(visit(PAGES[0]), "zyzzyva") == []
+
+
+def test_nothing_moves_for_a_reader_who_asks_for_less_motion(visit: Callable[..., Watched]) -> None:
+    moving = """() => [...document.querySelectorAll("*")].map((node) => getComputedStyle(node))
+        .filter((s) => s.transitionDuration !== "0s" || s.animationName !== "none").length"""
+    assert visit("book/02_sigmoid").page.evaluate(moving) == 0
+
+
+# ------------------------------------------------------------------- fd-step: the step of a finite difference
+
+
+def central_difference(x: float, h: float, dtype: type[np.floating]) -> tuple[float, float]:
+    """The central difference of arctan with every step rounded to ``dtype``, and what rounding may do to it."""
+
+    def arctan(t: np.floating) -> np.floating:
+        return dtype(math.atan(float(t)))
+
+    quotient = (arctan(dtype(x) + dtype(h)) - arctan(dtype(x) - dtype(h))) / (dtype(2) * dtype(h))
+    ulp = float(np.spacing(dtype(math.atan(x))))  # the browser's arctan may differ from Python's in its last digit
+    return float(quotient), 2 * ulp / h
+
+
+def fd_step(watched: Watched) -> Locator:
+    """The figure, which must be on the page."""
+    figure = watched.page.locator('figure[data-figure="fd-step"].ready')
+    assert figure.count() == 1
+    return figure
+
+
+@pytest.mark.parametrize("x", ["0.5", "2"])
+def test_fd_step_says_what_python_computes(x: str, visit: Callable[..., Watched]) -> None:
+    figure = fd_step(visit("book/02_sigmoid"))
+    figure.locator("select").select_option(x)
+    figure.locator("input[type=checkbox]").check()
+    slope = 1 / (1 + float(x) ** 2)
+    for exponent in (-1, -2.3, -4, -5, -6, -7.7, -9, -12, -14):
+        figure.locator("input[type=range]").evaluate(
+            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})); }",
+            exponent,
+        )
+        step, *lines = figure.locator("output > span").all_inner_texts()
+        h = float(f"{10**exponent:.1e}")
+        assert step == f"h = {h:.1e}, f′(x) = {slope:g}".replace("e-0", "e-")
+        for line, (name, dtype) in zip(lines, {"float64": np.float64, "float32": np.float32}.items(), strict=True):
+            shown = re.fullmatch(rf"{name}: quotient (\S+), error (\S+), (mostly|all) (truncation|rounding).*", line)
+            assert shown, line
+            expected, noise = central_difference(float(x), h, dtype)
+            assert float(shown[1]) == pytest.approx(expected, abs=noise + 1e-12), (line, expected)
+            assert float(shown[2]) == pytest.approx(abs(expected - slope), rel=0.06, abs=noise), (line, expected)
+            assert shown[4] == ("truncation" if exponent >= {"float64": -4, "float32": -1}[name] else "rounding"), line
+
+
+def test_fd_step_draws_a_line_for_each_dtype_and_marks_the_step(visit: Callable[..., Watched]) -> None:
+    figure = fd_step(visit("book/02_sigmoid"))
+    curves, marks = figure.locator("polyline:not(.law)"), figure.locator("circle")
+    assert (curves.count(), marks.count()) == (1, 1)
+    before = float(marks.get_attribute("cx"))
+    figure.locator("input[type=range]").press("ArrowLeft")
+    assert float(marks.get_attribute("cx")) < before
+    figure.locator("input[type=checkbox]").press("Space")
+    assert (curves.count(), marks.count()) == (2, 2)
+    for curve in curves.all():
+        points = [tuple(map(float, pair.split(","))) for pair in curve.get_attribute("points").split()]
+        assert len(points) == 131
+        lowest = max(points, key=lambda point: point[1])
+        assert points[0][0] < lowest[0] < points[-1][0]  # both ends are worse than the middle
+        assert min(points[0][1], points[-1][1]) < lowest[1] - 50
+
+
+def test_fd_step_says_the_same_without_a_script(chromium: Browser, book: Build) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((book.html / "book/02_sigmoid.html").as_uri())
+    rows = page.locator('figure[data-figure="fd-step"] tbody tr').all()
+    assert len(rows) >= 5
+    for row in rows:
+        h, *cells = row.locator("th, td").all_inner_texts()
+        for cell, dtype in zip(cells, (np.float64, np.float32), strict=True):
+            expected, noise = central_difference(0.5, float(h), dtype)
+            assert float(cell.split()[0]) == pytest.approx(abs(expected - 0.8), rel=0.06, abs=noise), (h, cell)
+    context.close()
+
+
+def test_chapters_hold_the_figures_that_they_promise(book: Build) -> None:
+    """A figure's place is raw HTML in a markdown cell; it must come through the build."""
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in Path(ROOT / "book").glob("*.ipynb")}
+    written = {stem: len(re.findall(r'data-figure=\\"', text)) for stem, text in sources.items()}
+    built = {stem: (book.html / f"book/{stem}.html").read_text(encoding="utf-8") for stem in written}
+    assert {stem: text.count('data-figure="') for stem, text in built.items()} == written
+    assert written["02_sigmoid"] >= 1
