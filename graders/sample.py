@@ -1,0 +1,141 @@
+"""The sample class: answers in ``sample/STUDENT/SET.py`` become notebooks in ``submitted/``, some damaged by rule.
+
+A set's file is what the student typed into the answer cells: blocks headed by ``# %% NAME OF THE ANSWER CELL``. A block
+that is not there is a task not attempted. ``sample/damage.toml`` names the notebooks that arrive broken,
+``sample/expected.json`` the scores, lost points and faults of the class.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+
+from .course import Course
+from .report import table
+from .submission import Problem
+
+HEAD = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
+HANDED_IN = "2026-02-02 12:00:00 UTC"  # nbgrader's release_feedback needs a time
+LOOP = "\n\nstep = 0\nwhile step < 10:\n    print(step)\n"  # the line that counts was forgotten
+
+
+class SampleError(Exception):
+    """The sample class cannot be built; the text is one line with a remedy."""
+
+
+def blocks(text: str) -> dict[str, str]:
+    """The answers of a set's file by answer cell."""
+    parts = HEAD.split(text)
+    return {name: code.strip("\n") for name, code in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def build(root: Path, assignments: list[str]) -> list[str]:
+    """Write the class into ``submitted/``; the students' names.
+
+    Raises:
+        SampleError: ``submitted/`` holds someone else's work, or an answer has no cell.
+    """
+    names = sorted(path.name for path in (root / "sample").iterdir() if path.is_dir())
+    there = {path.name for path in (root / "submitted").glob("*")}
+    if others := sorted(there - set(names)):
+        raise SampleError(
+            f"submitted/ holds work that is not the sample class's ({others[0]}): use another clone for it"
+        )
+    damage = tomllib.loads((root / "sample/damage.toml").read_text(encoding="utf-8"))["damage"]
+    rules = {(rule["student"], rule["set"]): rule for rule in damage}
+    for student in names:
+        for assignment in assignments:
+            slug = assignment.partition("_")[2]
+            answers = root / "sample" / student / f"{slug}.py"
+            if answers.is_file():
+                folder = root / "submitted" / student / assignment
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "timestamp.txt").write_text(HANDED_IN + "\n", encoding="utf-8")
+                text = _fill(root / "exercises" / assignment / f"{slug}.ipynb", answers, rules.get((student, slug), {}))
+                (folder / f"{slug}.ipynb").write_text(text, encoding="utf-8")
+    return names
+
+
+def _fill(exercise: Path, answers: Path, rule: dict[str, str]) -> str:
+    notebook = nbformat.read(exercise, as_version=4)
+    cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in notebook.cells}
+    for name, code in blocks(answers.read_text(encoding="utf-8")).items():
+        if name not in cells or not cells[name].metadata.nbgrader.solution:
+            raise SampleError(f"{answers}: {exercise} has no answer cell {name!r}")
+        cells[name].source = code
+    match rule.get("kind"):
+        case None:
+            pass
+        case "cell deleted":
+            notebook.cells.remove(cells[rule["cell"]])
+        case "endless loop":
+            cells[rule["cell"]].source += LOOP
+        case "cut short":
+            text = nbformat.writes(notebook)
+            return text[: len(text) // 2]
+        case kind:
+            raise SampleError(f"sample/damage.toml: there is no damage of the kind {kind!r}")
+    return nbformat.writes(notebook)
+
+
+def observed(course: Course, faults: dict[str, dict[str, list[Problem]]]) -> dict[str, dict[str, dict[str, object]]]:
+    """Scores, lost points and faults of the graded class, in the form of ``sample/expected.json``."""
+    rows, _ = course.scores()
+    seen: dict[str, dict[str, dict[str, object]]] = {}
+    for student, scores in sorted(rows.items()):
+        for assignment, score in sorted(scores.items()):
+            lost = [] if score is None else [str(x).split("  ", 2)[2] for x in course.lost(assignment, student)]
+            said = [str(problem) for problem in faults.get(assignment, {}).get(student, [])]
+            seen.setdefault(student, {})[assignment] = {"score": score, "lost": lost, "faults": said}
+    return seen
+
+
+def differences(expected: dict[str, dict], seen: dict[str, dict]) -> list[str]:
+    """One line on each student and set that came out otherwise than expected."""
+    keys = sorted({(student, name) for book in (expected, seen) for student in book for name in book[student]})
+    lines = []
+    for student, name in keys:
+        want, got = expected.get(student, {}).get(name), seen.get(student, {}).get(name)
+        if want is None or got is None:
+            lines.append(f"{student}, {name}: {'not expected' if want is None else 'missing'}")
+            continue
+        lines += [f"{student}, {name}: {k} {got[k]!r}, expected {want[k]!r}" for k in want if got[k] != want[k]]
+    return lines
+
+
+Grade = Callable[[Course, str, list[str], bool], dict[str, list[Problem]]]
+
+
+def run_sample(course: Course, grade_class: Grade, print_lost: Callable, update: bool = False) -> int:
+    """Build, grade, write feedback, print the scores, compare with what is expected; the exit code.
+
+    Args:
+        course: the course folder.
+        grade_class: grades an assignment for these students, saying what happens.
+        print_lost: prints a line on each lost point.
+        update: write ``sample/expected.json`` in place of comparing with it.
+    """
+    names = build(course.root, course.assignments)
+    faults = {}
+    for assignment in course.assignments:
+        students = [name for name in names if name in course.students(assignment)]
+        faults[assignment] = grade_class(course, assignment, students, True)
+        course.feedback(assignment)
+    rows, most = course.scores()
+    print(f"\n{table(rows, most)}\n")
+    print_lost(course, rows)
+    seen = observed(course, faults)
+    path = course.root / "sample/expected.json"
+    if update:
+        path.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"\nWritten to {path.relative_to(course.root)}: read the difference before you commit it.")
+        return 0
+    wrong = differences(json.loads(path.read_text(encoding="utf-8")), seen)
+    for line in wrong:
+        print(f"not as expected: {line}")
+    if not wrong:
+        print("\nThe sample class scored as sample/expected.json says, its damaged notebooks included.")
+    return 1 if wrong else 0
