@@ -75,7 +75,7 @@ square = Task(
         Check(
             "contract",
             1,
-            "nothing of the caller's is changed in place, and what backward needs is saved as torch wants it",
+            "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
             lambda d: [d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace"))],
             look.CONTRACT,
@@ -371,7 +371,7 @@ def _kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
          "A gradient penalty differentiates your backward, with respect to the upstream gradient too.",
          lambda d: [d.case("both signs", d.sides(6), *rest, order=2)],
          look.SECOND, lambda d: (d.sides(4), *rest), 2),
-        ("contract", "nothing of the caller's is changed in place, and what backward needs is saved as torch wants it",
+        ("contract", "the caller's tensors stay untouched; backward's go through save_for_backward",
          "Tensors that your Function did not make belong to others.",
          lambda d: [d.case("both signs", d.sides(6), *rest, watch=("state", "overwrite", "trace"))],
          look.CONTRACT, None, 1),
@@ -843,7 +843,7 @@ tanh = Task(
         Check(
             "contract",
             1,
-            "nothing of the caller's is changed in place, and what backward needs is saved as torch wants it",
+            "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
             lambda d: [d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace"))],
             look.CONTRACT,

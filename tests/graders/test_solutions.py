@@ -1,0 +1,84 @@
+"""The notebooks in solutions/ against the set files: points, comments, calls, cards, and the visible checks."""
+
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import nbformat
+import pytest
+
+import graders.sets
+from graders.task import Task
+
+mpl.use("agg")
+SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
+NOTEBOOKS = sorted(SOLUTIONS.glob("*/*.ipynb"))
+LEFT_TO_HIDDEN_CHECKS = {"no_function", "view_needed"}  # right numbers on the inputs that a student sees
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+
+
+def cells(path: Path) -> dict[str, nbformat.NotebookNode]:
+    return {c.metadata.nbgrader.grade_id: c for c in nbformat.read(path, 4).cells}
+
+
+def hidden(check: str, task: object, set_name: str) -> str:
+    """The one text of a grade cell, made from the set file."""
+    found = next(c for c in task.checks if c.name == check)
+    get = f", lambda: {task.call.split('(')[0]}" if isinstance(task, Task) else ""
+    return (
+        f"# {task.name}, {check.replace('_', ' ')} ({found.points:g} point{'s' * (found.points != 1)}): {found.about}\n"
+        "### BEGIN HIDDEN TESTS\nfrom graders import grade\n\n"
+        f'grade("{set_name}", "{task.name}", "{check}"{get})\n### END HIDDEN TESTS'
+    )
+
+
+@each_notebook
+def test_grade_cells_say_what_the_set_file_says(path: Path) -> None:
+    found = {i: c for i, c in cells(path).items() if c.metadata.nbgrader.grade}
+    wanted = {f"test_{t.name}_{c.name}": (t, c) for t in graders.sets.module(path.stem).TASKS for c in t.checks}
+    assert list(found) == list(wanted)
+    for name, (task, check) in wanted.items():
+        assert found[name].metadata.nbgrader.points == check.points, name
+        assert found[name].source == hidden(check.name, task, path.stem)
+
+
+@each_notebook
+def test_each_task_has_its_card_cells_and_hints(path: Path) -> None:
+    by_id, tasks = cells(path), graders.sets.module(path.stem).TASKS
+    text = "\n".join(c.source for c in by_id.values() if c.cell_type == "markdown")
+    cards = re.findall(r"^## (\w+)\n\n\*(\d+) points, \d+ minutes, difficulty [1-5] of 5\*$", text, re.M)
+    assert cards == [(t.name, f"{t.points:g}") for t in tasks]
+    for task in tasks:
+        assert by_id[task.name].metadata.nbgrader.solution and not by_id[task.name].metadata.nbgrader.locked
+        assert by_id[f"check_{task.name}"].metadata.nbgrader.locked
+        assert isinstance(task, Task) is (f"plot_{task.name}" in by_id)
+    assert text.count("<summary>Hint ") == 3 * len(tasks)
+    assert all(c.metadata.nbgrader.locked or c.metadata.nbgrader.solution for c in by_id.values())
+
+
+def visible(path: Path, task: Task, operation: object) -> str | None:
+    """Run the visible check of a task on an operation; what it complains of."""
+    by_id = cells(path)
+    setup = next(c.source for i, c in by_id.items() if i.endswith("-setup"))
+    names: dict = {}
+    exec(setup, names)
+    holder = task.call.split("(")[0].split(".")[0]
+    names[holder] = type(holder, (), {"apply": staticmethod(operation)})
+    try:
+        exec(by_id[f"check_{task.name}"].source, names)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+@each_notebook
+def test_visible_checks_pass_right_solutions_and_refuse_wrong_gradients(path: Path) -> None:
+    for task in graders.sets.module(path.stem).TASKS:
+        if isinstance(task, Task):
+            for name, right in task.solutions.items():
+                assert visible(path, task, right) is None, f"{task.name} {name}"
+            for mistake in task.mistakes:
+                if mistake.caught_by == "gradient" and mistake.name not in LEFT_TO_HIDDEN_CHECKS:
+                    assert visible(path, task, mistake.operation), (
+                        f"{task.name} {mistake.name} passes what a student sees"
+                    )
