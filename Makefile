@@ -53,7 +53,8 @@ lab: $(READY)  ## open JupyterLab
 
 test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
-		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg book tests
+		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
+		--doctest-glob=errata.md book tests
 
 clean:  ## remove what make wrote, but never a gradebook, a submission or .venv
 	@rm -rf _build students .pytest_cache .ruff_cache graders.egg-info

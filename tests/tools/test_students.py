@@ -1,0 +1,171 @@
+"""What students download: complete, readable alone, the same bytes twice, and nothing that is not theirs."""
+
+import re
+import shutil
+import zipfile
+
+import pytest
+
+from tests.tools import course
+from tools import release, students
+from tools.notebooks import ROOT, read, to_text, write
+
+SECRET = re.compile(
+    rb"HIDDEN TESTS|BEGIN SOLUTION|END SOLUTION|from graders|import graders|python -m graders|gradebook"
+)
+
+
+def make(root):
+    """A small course with all that students get."""
+    course.make(root)
+    release.release(root)
+    for page in students.PAGES:
+        (root / f"book/{page}.md").write_text(f"# {page.title()}\n\n[The chapter](01_tiny.ipynb#tiny)\n")
+    (root / "book/bibliography.md").write_text("# Bibliography\n\n```{bibliography}\n:all:\n```\n")
+    (root / "book/references.bib").write_text("@misc{me2026, author={A. Me}, title={A work}, year={2026}}\n")
+    for name in ("requirements.txt", "constraints.txt"):
+        (root / name).write_text("torch==2.13.0\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    root = make(tmp_path_factory.mktemp("small"))
+    assert "9 files" in students.students(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    """The course's own download, unpacked in an empty folder."""
+    folder = tmp_path_factory.mktemp("student")
+    students.write_zip(students.collect(ROOT), folder / "a.zip")
+    with zipfile.ZipFile(folder / "a.zip") as archive:
+        archive.extractall(folder)
+    return folder / students.NAME
+
+
+def test_the_course_itself_passes_the_gate():
+    assert list(students.package_faults(students.collect(ROOT), ROOT)) == []
+
+
+def test_inside_are_chapters_pages_exercises_and_requirements(unpacked):
+    files = release.files(unpacked)
+    chapters = {path.stem for path in ROOT.glob("book/[0-9][0-9]_*.ipynb")}
+    assert {"README.md", "requirements.txt", "constraints.txt"} <= files.keys()
+    assert {f"book/{page}.md" for page in students.PAGES} <= files.keys()
+    assert {f"book/{chapter}.ipynb" for chapter in chapters} <= files.keys()
+    assert {name.split("/")[1] for name in files if name.startswith("exercises/")} == chapters
+    assert {name.split("/")[0] for name in files if "/" in name} == {"book", "exercises"}
+
+
+def test_inside_is_nothing_of_answers_or_graders(unpacked):
+    assert {
+        name: match.group() for name, text in release.files(unpacked).items() if (match := SECRET.search(text))
+    } == {}
+
+
+def test_links_between_files_resolve_where_it_was_unpacked(unpacked):
+    seen = 0
+    for path in unpacked.rglob("*"):
+        if path.suffix not in (".ipynb", ".md"):
+            continue
+        text = path.read_text() if path.suffix == ".md" else "\n".join(cell.source for cell in read(path).cells)
+        for target in re.findall(r"\]\(([^)#\s:]+)[^)\s:]*\)", text):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+            seen += 1
+    assert seen > 20
+
+
+def test_cited_works_have_their_place(unpacked):
+    page = (unpacked / "book/bibliography.md").read_text()
+    assert "```" not in page
+    for chapter in unpacked.glob("book/*.ipynb"):
+        for key in re.findall(r"bibliography\.md#(ref-\w+)", chapter.read_text()):
+            assert f'<a id="{key}"></a>' in page, key
+
+
+def test_the_same_course_gives_the_same_bytes(small):
+    path = small / "students/custom-gradients.zip"
+    first = path.read_bytes()
+    shutil.copytree(small, small.with_name("again"), ignore=shutil.ignore_patterns("students"), dirs_exist_ok=True)
+    students.students(small.with_name("again"))
+    assert (small.with_name("again") / "students/custom-gradients.zip").read_bytes() == first
+    folder = release.files(small / "students/custom-gradients")
+    with zipfile.ZipFile(path) as archive:
+        assert {name.removeprefix("custom-gradients/"): archive.read(name) for name in archive.namelist()} == folder
+
+
+def chapter_says(text):
+    def edit(root):
+        path = root / "book/01_tiny.ipynb"
+        notebook = read(path)
+        notebook.cells[0].source += text
+        write(path, to_text(notebook))
+
+    return edit
+
+
+def exercise_says(text):
+    def edit(root):
+        path = root / "exercises/01_tiny/tiny.ipynb"
+        notebook = read(path)
+        notebook.cells[1].source += text
+        write(path, to_text(notebook))
+
+    return edit
+
+
+def output_says(root):
+    path = root / "book/01_tiny.ipynb"
+    write(path, path.read_text().replace('"1\\n"', '"python -m graders\\n"'))
+
+
+def page_says(text):
+    return lambda root: (root / "book/setup.md").write_text(f"# Setup\n\n{text}\n")
+
+
+def file_in_exercises(name, text=b"x"):
+    return lambda root: (root / "exercises/01_tiny" / name).write_bytes(text)
+
+
+PLANTED = {
+    "an answer as a file": (file_in_exercises("answers.py"), "answers.py: not a file that students get"),
+    "bytes for a notebook": (file_in_exercises("other.ipynb", b"\xff\xfe"), "other.ipynb: not text"),
+    "no notebook": (file_in_exercises("other.ipynb"), "other.ipynb: not a notebook"),
+    "a set without a source": (
+        lambda root: shutil.copy(root / "exercises/01_tiny/tiny.ipynb", root / "exercises/01_tiny/other.ipynb"),
+        "no set of this name in solutions/",
+    ),
+    "an answer in an exercise": (exercise_says("\nreturn 2 * x * grad_output"), "a line of Square"),
+    "a hidden test": (exercise_says('\ngrade("tiny", "Square", "gradient", lambda: Square.apply)'), "a line of test_"),
+    "a marker": (chapter_says("\n### BEGIN HIDDEN TESTS"), "01_tiny.ipynb, cell title: 'BEGIN HIDDEN TESTS'"),
+    "the graders in a chapter": (chapter_says("\nfrom graders import grade"), "cell title: 'graders'"),
+    "the graders in an output": (output_says, "01_tiny.ipynb, outputs: 'graders'"),
+    "instructors' commands": (page_says("Run nbgrader autograde."), "setup.md: 'autograde'"),
+    "the way to the answers": (page_says("See solutions/01_tiny."), "setup.md: 'solutions/'"),
+    "a link out of the folder": (page_says("[x](../../secret.md)"), "links to ../../secret.md"),
+    "a link to a page not there": (page_says("[x](instructors.md)"), "links to instructors.md"),
+}
+
+
+@pytest.mark.parametrize(("edit", "fault"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_file_or_text_keeps_the_old_download(edit, fault, small, tmp_path):
+    root = tmp_path / "course"
+    shutil.copytree(small, root)
+    before = release.files(root / "students")
+    edit(root)
+    with pytest.raises(students.StudentsError, match=re.escape(fault)):
+        students.students(root)
+    assert release.files(root / "students") == before
+    assert not list(root.glob(".students*"))
+
+
+def test_a_planted_file_fails_the_look_inside(small, tmp_path):
+    """The look inside is itself seen to fail: a package with a hidden test in it."""
+    files = students.collect(small) | {"exercises/01_tiny/x.ipynb": b"### BEGIN HIDDEN TESTS"}
+    students.write_zip(files, tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert [name for name in archive.namelist() if SECRET.search(archive.read(name))] == [
+            "custom-gradients/exercises/01_tiny/x.ipynb"
+        ]
