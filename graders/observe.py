@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from graders import helpers
 from graders.records import Case, Failure, Helper, Record
-from graders.wire import copy_of
+from graders.wire import DTYPES, copy_of
 
 STUDENT_ERRORS = (Exception, SystemExit)
 
@@ -90,7 +90,18 @@ def same(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
+def _odd(value: object) -> str:
+    """What a returned value is, if it is not a dense tensor on the CPU of a dtype that can be sent."""
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    if value.layout is not torch.strided or value.device.type != "cpu":
+        return f"a {str(value.layout).removeprefix('torch.')} tensor on {value.device.type}"
+    return "" if value.dtype in DTYPES.values() else f"a tensor of {value.dtype}"
+
+
 def _values(grads: tuple) -> tuple:
+    if odd := next((what for g in grads if g is not None and (what := _odd(g))), None):
+        raise TypeError(f"the gradient is {odd}, not a dense tensor")
     return tuple(None if g is None else copy_of(g) for g in grads)
 
 
@@ -122,7 +133,9 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     record.kind = type(result).__name__
     record.changed = tuple(_changed(case, args))
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
-    if not all(isinstance(o, Tensor) for o in outputs):
+    odd = [what for o in outputs if (what := _odd(o))]
+    if odd:
+        record.kind = odd[0] if isinstance(result, Tensor) else record.kind
         raise _Stop
     record.kind = "Tensor" if isinstance(result, Tensor) else record.kind
     record.outputs = _values(outputs)
@@ -140,7 +153,7 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     sibling = torch.zeros_like(output, memory_format=torch.contiguous_format).requires_grad_()
     with _stage("backward", record):
         *grads, beside = torch.autograd.grad(output + sibling, [*inputs, sibling], upstream, allow_unused=True)
-    record.grads, record.sibling = _values(grads), copy_of(beside)
+        record.grads, record.sibling = _values(grads), copy_of(beside)
     changed = _changed(case, args)
     changed += ["the upstream gradient"] if not same(was, upstream) else []
     changed += ["the output"] if not same(record.outputs[0], output.detach()) else []
@@ -188,11 +201,11 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
         with torch.no_grad():
             (output if target == "the output" else args[target]).mul_(-3).add_(0.3)  # other signs, other sizes
         try:
-            grads = torch.autograd.grad(output, inputs, copy_of(case.upstream).to(output.dtype), allow_unused=True)
+            upstream = copy_of(case.upstream).to(output.dtype)
+            grads = _values(torch.autograd.grad(output, inputs, upstream, allow_unused=True))
         except STUDENT_ERRORS:
             grads = None
-        name = target if isinstance(target, str) else f"argument {target}"
-        found.append((name, None if grads is None else _values(grads)))
+        found.append((target if isinstance(target, str) else f"argument {target}", grads))
     record.overwritten = tuple(found)
 
 

@@ -1,0 +1,286 @@
+"""The pieces under the checks: the wire, the observer, the operation, and what a grade cell calls."""
+
+import sys
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.autograd import Function
+
+from graders import checks as look
+from graders.grade import grade
+from graders.observe import observe
+from graders.operation import Operation, local
+from graders.records import Case, Failure, Helper, Record
+from graders.sets import load
+from graders.task import Check, Draw, Task
+from graders.wire import WireError, copy_of, decode, encode
+
+X = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
+
+
+def case(**changes: object) -> Case:
+    given = {"args": (X,), "requires_grad": (True,), "upstream": torch.ones(3, dtype=torch.float64)}
+    return Case("a case", **(given | changes))
+
+
+class Twice(Function):
+    """The operation that the observer is tried on; subclasses misbehave."""
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * g * len(ctx.saved_tensors)
+
+
+# --- the wire ---------------------------------------------------------------------------------------------------------
+
+TENSORS = [
+    torch.arange(6.0).reshape(2, 3).t(),
+    torch.arange(8.0)[::3],
+    torch.ones(1, 3, dtype=torch.bfloat16).expand(2, 3),
+    torch.tensor(float("nan"), dtype=torch.float16),
+    torch.empty(0, 3, dtype=torch.float64),
+    torch.tensor([True, False]),
+    torch.arange(4)[2:],
+]
+
+
+@pytest.mark.parametrize("tensor", TENSORS, ids=lambda t: f"{t.dtype}-{tuple(t.stride())}")
+def test_a_tensor_comes_back_with_its_values_and_strides(tensor: torch.Tensor) -> None:
+    back = decode(encode(tensor))
+    assert back.dtype == tensor.dtype and back.shape == tensor.shape and back.stride() == tensor.stride()
+    assert torch.equal(back.isnan(), tensor.isnan()) and torch.equal(back.nan_to_num(), tensor.nan_to_num())
+    copy = copy_of(tensor)
+    assert copy.stride() == tensor.stride() and copy._base is None and not copy.requires_grad
+
+
+def test_cases_records_and_numbers_come_back_equal() -> None:
+    record = Record(Failure("forward", "ValueError", "no"), outputs=(X,), grads=(None, X), changed=("argument 0",))
+    back = decode(encode({"a": [1, 2.5, float("inf"), None, "s", True], "r": record, "h": Helper("f")}))
+    assert back["a"] == [1, 2.5, float("inf"), None, "s", True] and back["h"] == Helper("f")
+    assert back["r"].failure == record.failure and look.alike(back["r"], record)
+    sent = decode(encode(case(keywords=("x",), watch=("trace",))))
+    assert sent.keywords == ("x",) and sent.watch == ("trace",) and torch.equal(sent.args[0], X)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda b: b[:-1], "cut off"),
+        (lambda b: b + b"x", "left over"),
+        (lambda b: b[:4], "4 bytes"),
+        (lambda b: b.replace(b"float64", b"float96"), "add up"),
+        (lambda b: b.replace(b'"shape": [3]', b'"shape":[-3]'), "no possible size"),
+        (lambda b: b.replace(b'"shape": [3]', b'"shape": [9]'), "cut off"),
+        (lambda b: b.replace(b"[1]", b"{1]"), "add up"),
+    ],
+)
+def test_a_forged_message_is_refused(change: Callable[[bytes], bytes], message: str) -> None:
+    good = encode(X)
+    assert change(good) != good
+    with pytest.raises(WireError, match=message):
+        decode(change(good))
+
+
+def test_code_cannot_be_sent() -> None:
+    with pytest.raises(WireError, match="cannot send a function"):
+        encode({"f": lambda: 1})
+
+
+# --- the observer -----------------------------------------------------------------------------------------------------
+
+
+def test_a_quiet_operation_leaves_a_quiet_record() -> None:
+    seen = observe(Twice.apply, case(watch=("trace", "state", "overwrite"), directions=(X,)))
+    assert seen.failure is None and seen.kind == "Tensor" and seen.function and seen.differentiable == (True,)
+    assert torch.equal(seen.outputs[0], 2 * X) and torch.equal(seen.grads[0], torch.full_like(X, 2))
+    assert seen.second[0] is None and torch.equal(seen.second[1], 2 * X)
+    assert not seen.changed and not seen.shares_memory and not seen.denied and not seen.nested
+    assert seen.kept_bytes == 0 and seen.kept_arguments == (0,)
+    assert dict(seen.overwritten)["argument 0"] is None  # x is saved, so changing it raises
+
+
+@pytest.mark.parametrize(
+    ("backward", "field", "expected"),
+    [
+        (lambda ctx, g: g.mul_(2), "changed", ("the upstream gradient",)),
+        (lambda ctx, g: 2 * g + 0 * ctx.saved_tensors[0].mul_(3), "changed", ("argument 0",)),
+        (lambda ctx, g: torch.sin(g), "denied", ("aten::sin in backward",)),
+        (lambda ctx, g: torch.autograd.grad((a := g.clone().requires_grad_()) @ a, a), "nested", True),
+    ],
+)
+def test_the_observer_sees_what_backward_does(backward: Callable, field: str, expected: object) -> None:
+    def bad(ctx: object, g: torch.Tensor) -> object:
+        with torch.set_grad_enabled(field == "nested"):
+            return backward(ctx, g)
+
+    wrong = type("Wrong", (Twice,), {"backward": staticmethod(bad)})
+    assert getattr(observe(wrong.apply, case(watch=("trace",), deny=("aten::sin",))), field) == expected
+
+
+def test_what_hangs_on_ctx_is_counted() -> None:
+    class Hides(Twice):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mask = x > 0
+            ctx.half = x / 2
+            return 2 * x
+
+        setup_context = Function.setup_context
+
+    assert observe(Hides.apply, case(watch=("trace",))).kept_bytes == 3 * 8 + 3 * 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        (lambda x: None, "NoneType"),
+        (lambda x: 3.0, "float"),
+        (lambda x: [x, "y"], "list"),
+        (lambda x: x.to_sparse(), "sparse"),
+        (lambda x: x.to("meta"), "meta"),
+    ],
+)
+def test_anything_may_be_returned(operation: Callable, kind: str) -> None:
+    seen = observe(operation, case())
+    assert kind in seen.kind
+    assert look.first_finding(look.FIRST, "Twice.apply(x)", [(case(), seen, observe(Twice.apply, case()))])
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), ValueError("no"), RecursionError()])
+def test_anything_may_be_raised(error: BaseException) -> None:
+    def raises(x: torch.Tensor) -> None:
+        raise error
+
+    seen = observe(raises, case())
+    assert seen.failure.stage == "forward" and seen.failure.kind == type(error).__name__
+
+
+def test_the_caller_s_random_stream_is_left_alone() -> None:
+    torch.manual_seed(1)
+    first = torch.rand(1)
+    torch.manual_seed(1)
+    observe(lambda x: x * torch.rand(3, dtype=x.dtype), case())
+    assert torch.equal(torch.rand(1), first)
+
+
+# --- the operation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["here", "behind a pipe"])
+def test_every_order_of_derivative_can_be_asked_for(far: bool, forked: Callable) -> None:
+    square = next(iter(load("relu")["Square"].solutions.values()))
+    x = X.clone().requires_grad_()
+
+    def third(operation: Operation) -> torch.Tensor:
+        y = operation(x) ** 2  # x^4
+        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+        return torch.autograd.grad(second.sum(), x)[0]
+
+    if far:
+        with forked(lambda: square) as operation:
+            found = third(operation)
+    else:
+        found = third(local(square))
+    torch.testing.assert_close(found, 24 * X)
+
+
+def test_cases_travel_together() -> None:
+    operation = local(Twice.apply)
+    assert len(operation.observe([case()] * 5)) == 5
+    assert operation.trips == 1
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+double = Task(
+    "Double",
+    "Double.apply(x)",
+    lambda x: 2 * x,
+    (Check("gradient", 2, "the gradient", "Because.", lambda d: [d.case("numbers", d.normal(3))], look.FIRST),),
+)
+
+
+def test_a_verdict_says_where_yours_expected_and_why() -> None:
+    class Off(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return torch.stack([2 * g[0], 3 * g[1], 2 * g[2]])
+
+    verdict = double.judge("gradient", local(Off.apply))
+    assert verdict.message.startswith("Wrong gradient with respect to x at index (1,) where x = ")
+    assert verdict.message.endswith("Because.")
+    assert float(verdict.evidence["yours"]) == pytest.approx(1.5 * float(verdict.evidence["expected"]), rel=1e-5)
+    assert verdict.evidence["case"] == "numbers: x float64 of shape (3,)"
+    assert str(verdict).startswith("Double gradient: 0 of 2 points\nWrong gradient")
+
+
+def test_when_two_mistakes_fit_none_is_named() -> None:
+    task = Task("Double", "Double.apply(x)", double.reference, double.checks)
+
+    class zero(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return 0 * g
+
+    task.mistake("gradient", "first")(zero)
+    assert task.judge("gradient", local(zero.apply)).message == "first"
+    task.mistake("gradient", "second")(type("other", (zero,), {}))
+    assert task.judge("gradient", local(zero.apply)).mistake == ""
+
+
+def test_inputs_follow_the_seed() -> None:
+    def drawn(seed: int) -> torch.Tensor:
+        return Draw(double.reference, seed).normal(4)
+
+    assert torch.equal(drawn(3), drawn(3)) and not torch.equal(drawn(3), drawn(4))
+
+
+class Loud(Twice):
+    """Right, and noisy on every channel that nbgrader reads."""
+
+    @staticmethod
+    def forward(x):
+        warnings.warn("deprecated", stacklevel=1)
+        print("debug"), print("debug", file=sys.stderr)
+        import os
+
+        os.write(2, b"from C\n")
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * ctx.saved_tensors[0] * g
+
+
+def test_grade_returns_a_float_and_prints_the_verdict_alone(capfd: pytest.CaptureFixture) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        score = grade("relu", "Square", "gradient", lambda: Loud.apply)
+    out, err = capfd.readouterr()
+    assert type(score) is float and score == 1.0 and err == "" and not caught
+    assert out == "Square gradient: 1 of 1 points\nRight in 11 cases, and gradcheck agrees.\n"
+
+
+def test_grade_of_a_missing_name_is_a_verdict(capfd: pytest.CaptureFixture) -> None:
+    assert grade("relu", "Square", "value", lambda: Sqare.apply) == 0.0  # noqa: F821
+    assert "Square.apply could not be found: NameError: name 'Sqare' is not defined." in capfd.readouterr().out
+
+
+def test_the_seed_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
+    wrong = load("relu")["Square"].mistakes[0].operation
+    told = []
+    for seed in ("0", "0", "5"):
+        monkeypatch.setenv("GRADERS_SEED", seed)
+        grade("relu", "Square", "gradient", lambda: wrong)
+        told.append(capfd.readouterr().out)
+    assert told[0] == told[1] != told[2]
