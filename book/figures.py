@@ -26,10 +26,10 @@ def canvas(columns=1, height=3.0):
     """
     set_matplotlib_formats("svg", metadata={"Date": None})
     plt.rcParams.update(
-        {"svg.hashsalt": "course", "savefig.transparent": True, "font.size": 11, "lines.linewidth": 2}
+        {"svg.hashsalt": "course", "axes.facecolor": "none", "font.size": 11, "lines.linewidth": 2}
         | dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], INK)
     )
-    figure, axes = plt.subplots(1, columns, figsize=(7, height), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(1, columns, figsize=(7, height), facecolor="none", layout="constrained", squeeze=False)
     for ax in axes[0]:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, list(axes[0])
@@ -84,3 +84,30 @@ def relu_kink(x, y, gradient, quotients):
     right.set(xlabel="x", title="error of the difference", ylim=(-0.02, 0.72))
     for ax in (left, right):
         ax.legend(frameon=False, labelcolor=INK, fontsize=9, loc="upper left")
+
+
+def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
+    """Plot arctan's hand-written gradient under its central differences, and step size against error.
+
+    Args:
+        x: points.
+        y: arctan at x.
+        gradient: the hand-written gradient at x.
+        quotients: the central differences at x with step 1e-6, in float32 and in float64.
+        bound: how far rounding can move the float32 difference at x.
+        steps: step sizes.
+        errors: the mean error at each step, in float32 and in float64.
+    """
+    left, right = canvas(columns=2, height=3.4)[1]
+    left.fill_between(x, gradient - bound, gradient + bound, color=ORANGE, alpha=0.3, lw=0, label="float32 bound")
+    left.plot(x, y, "-.", color=INK, label="arctan")
+    left.plot(x, gradient, color=BLUE, label="gradient")
+    for quotient, error, marker, color, bits in zip(quotients, errors, "xo", (ORANGE, GREEN), (32, 64), strict=True):
+        style = {"color": color, "marker": marker, "mfc": "none", "ms": 5, "label": f"float{bits}"}
+        left.plot(x, quotient, ls="", **style)
+        right.loglog(steps, error, ls="--" if bits == 32 else "-", **style)
+    right.axvline(1e-6, color=INK, ls=":", label="eps of gradcheck")
+    left.set(xlabel="x", title="value and gradient", ylim=(-0.25, 2.1), yticks=[0, 0.5, 1, 1.5])
+    right.set(xlabel="step h", title="mean error", ylim=(1e-13, 1e4))
+    for ax, columns in ((left, 2), (right, 1)):
+        ax.legend(frameon=False, labelcolor=INK, fontsize=9, loc="upper left", ncols=columns)
