@@ -19,8 +19,8 @@ NO_FUNCTION = (
     "yourself, in backward."
 )
 WRITES_INTO_UPSTREAM = (
-    "Your backward writes into the upstream gradient. The numbers come out right, but the tensor is shared: another branch "
-    "of the graph now gets a wrong gradient. Make a new tensor."
+    "Your backward writes into the upstream gradient. That tensor is not yours: another branch of the graph, or the caller, "
+    "holds the same one and now has wrong numbers. Make a new tensor."
 )
 KEPT_AS_ATTRIBUTE = (
     "You keep x as an attribute of ctx, where torch does not watch it: when x is changed in place before backward, the "
@@ -476,7 +476,10 @@ class LeakyFactor(LeakyNew):
         return g * LeakyFactor.factor(x, ctx.negative_slope), None
 
 
-@leaky.mistake("gradient", "Your gradient is 1 or the slope: the upstream gradient is missing. Multiply by it.")
+@leaky.mistake(
+    "gradient",
+    "Your gradient is 1 or the slope: the upstream gradient is missing. Backward returns the vector-Jacobian product: where x > 0 the upstream gradient, elsewhere negative_slope times it.",
+)
 class upstream_ignored(LeakyNew):
     @staticmethod
     def backward(ctx, g):
@@ -746,7 +749,10 @@ class ReLUNew(Function):
         return torch.where(y > 0, g, 0)
 
 
-@relu.mistake("gradient", "Your gradient is the mask, 0 or 1: the upstream gradient is missing. Multiply by it.")
+@relu.mistake(
+    "gradient",
+    "Your gradient is the mask, 0 or 1: the upstream gradient is missing. Backward returns the vector-Jacobian product: the upstream gradient where x > 0, else 0.",
+)
 class upstream_ignored(ReLUNew):
     @staticmethod
     def backward(ctx, g):
