@@ -23,10 +23,11 @@ EXIT_CODES = "exit codes: 0 nothing to look at, 1 at least one fault (each has i
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = _parser().parse_args(argv)
-    if not arguments.verbose:
-        warnings.simplefilter("ignore")
     try:
-        return arguments.run(arguments)
+        with warnings.catch_warnings():
+            if not arguments.verbose:
+                warnings.simplefilter("ignore")
+            return arguments.run(arguments)
     except (CourseError, SampleError) as error:
         print(f"graders: {error}", file=sys.stderr)
         return 2

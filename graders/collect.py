@@ -79,7 +79,7 @@ def stage(paths: Iterable[Path], archive: Path) -> list[str]:
 def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[str], list[str]]:
     """Collect ``paths`` into ``submitted/``; the students that came in, and a line on each file that was left out."""
     app = ZipCollectApp()
-    app.initialize([assignment, "--force", "--log-level=CRITICAL", f"--course-dir={root}"])
+    app.initialize([assignment, "--force", "--log-level=CRITICAL", f"--CourseDirectory.root={root}"])
     told = stage(paths, Path(app._format_collect_path(app.archive_directory)))
     app.start()
     students = {student for student, _ in app.__dict__.get("seen", {})}

@@ -74,12 +74,12 @@ def _layout(verdict: Verdict) -> str:
     """A verdict in the few tags that nbconvert's sanitising lets through, dressed by the template's Bootstrap."""
     colour = "success" if verdict.earned == verdict.points else "danger" if not verdict.earned else "warning"
     rows = "".join(
-        f'<tr><td class="text-muted">{escape(name)}</td><td><code>{escape(value)}</code></td></tr>'
+        f'<div class="row"><div class="col-xs-2 text-muted">{escape(name)}</div>'
+        f'<div class="col-xs-10"><code>{escape(value)}</code></div></div>'
         for name, value in verdict.evidence.items()
     )
-    table = f'<table class="table table-condensed">{rows}</table>' if rows else ""
     title = f"{verdict.task} {verdict.check}: {verdict.earned:g} of {verdict.points:g} points"
     return (
         f'<div class="alert alert-{colour}"><div><strong>{escape(title)}</strong></div>'
-        f"<div>{escape(verdict.message)}</div></div>{table}"
+        f"<div>{escape(verdict.message)}</div></div>{rows}"
     )

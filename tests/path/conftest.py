@@ -1,0 +1,47 @@
+"""Commands in a course folder, as an instructor's shell would run them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graders.cli import main
+from tests.path.course_maker import ROOT
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Run ``python -m`` with these arguments in a folder; the console scripts of the environment are not on PATH."""
+
+    def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+        environment.pop("GRADERS_SEED", None)
+        return subprocess.run(
+            [sys.executable, "-m", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        )
+
+    return command
+
+
+@pytest.fixture
+def here(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+    """Run ``python -m graders`` with these arguments in a folder, in this process; exit code, stdout, stderr."""
+
+    def command(folder: Path, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        monkeypatch.setenv("GRADERS_SEED", "0")
+        capsys.readouterr()
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
