@@ -41,6 +41,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     node = next(p for p in (package / "bin" / "node", package / "node.exe") if p.exists())
     katex.NODEJS_BINARY = str(node)
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0  # seconds; the default of 5 is short on a busy machine
+    # Over a Unix socket the extension connects once, and on a busy machine before the server listens; here it retries.
+    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
     katex.KATEX_DEFAULT_OPTIONS["throwOnError"] = True  # an unknown macro stops the build, in place of red text
     app.connect("doctree-read", offer_downloads, priority=400)  # before Sphinx collects the files to copy (500)
     app.connect("env-updated", link_citations)

@@ -86,11 +86,11 @@
       const say = ({ quotient, error, truncation, rounding, stuck }) => {
         const digits = Number(quotient.toPrecision(12));
         const why = stuck
-          ? "all rounding: x + h and x − h round to the same number"
+          ? ["all rounding:", "x + h and x − h round to the same number"]
           : truncation > rounding
-            ? `mostly truncation, |f‴(x)| h²/6 = ${short(truncation)}`
-            : `mostly rounding, which may reach ${short(rounding)}`;
-        return `quotient ${digits}, error ${short(error)}, ${why}`;
+            ? ["mostly truncation,", `|f‴(x)| h²/6 = ${short(truncation)}`]
+            : ["mostly rounding,", `which may reach ${short(rounding)}`];
+        return [`quotient ${digits},`, `error ${short(error)},`, ...why].flatMap((words) => [" ", html("span", {}, words)]);
       };
 
       const point = choice("point x", ["0.5", "2"]);
@@ -127,7 +127,7 @@
         input(slider).setAttribute("aria-valuetext", `h = ${short(h)}`);
         output.replaceChildren(
           html("span", {}, `h = ${short(h)}, f′(x) = ${slope(x)}`),
-          ...shown.map((type) => html("span", {}, html("strong", {}, type.name), ": ", say(measure(x, h, type)))),
+          ...shown.map((type) => html("span", {}, html("strong", {}, `${type.name}:`), ...say(measure(x, h, type)))),
         );
       };
       for (const label of [point, single, slider]) label.addEventListener("input", update);
