@@ -86,7 +86,10 @@ def _differ(
         return None
     at = f" at index {index}" if index else ""
     text = f"Wrong {what}{at}{_around(call, case, index, upstream)}."
-    return _found(look, call, case, text, yours=number(yours[index]), expected=number(expected[index]))
+    a, b = number(yours[index]), number(expected[index])
+    if a == b:  # they differ in later digits
+        a, b = repr(yours[index].item()), repr(expected[index].item())
+    return _found(look, call, case, text, yours=a, expected=b)
 
 
 def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -129,7 +132,14 @@ def dtype(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
     """The output's dtype."""
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
         if a.dtype != b.dtype:
-            return _found("dtype", call, case, "The output has the wrong dtype.", yours=a.dtype, expected=b.dtype)
+            return _found(
+                "dtype",
+                call,
+                case,
+                "The output does not have the dtype of the input, which the next operation counts on.",
+                yours=a.dtype,
+                expected=b.dtype,
+            )
     return None
 
 
@@ -185,6 +195,21 @@ def second_order(call: str, case: Case, yours: Record, expected: Record) -> Find
     return _compare_grads(
         "second order", "second derivative", call, case, yours.second, expected.second, none_is_zero=True
     )
+
+
+def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """In float64, numbers that are nearly right have more digits than float32 holds. Looks before `value` does."""
+    for what, a, b in (("value", yours.outputs, expected.outputs), ("gradient", yours.grads, expected.grads)):
+        for mine, right in zip(a or (), b or (), strict=False):
+            if mine is None or right is None or mine.shape != right.shape:
+                continue
+            if not mine.dtype == right.dtype == torch.float64:
+                continue
+            close = [torch.allclose(mine, right, rtol=t, atol=t, equal_nan=True) for t in (1e-6, 1e-10)]
+            if close == [True, False]:
+                text = f"In float64 your {what} has the digits of float32 only: something narrows it on the way."
+                return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")
+    return None
 
 
 def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -271,8 +296,15 @@ def first_finding(looks: tuple[Look, ...], call: str, triples: list[tuple[Case, 
     return None
 
 
+def _narrow(r: Record) -> tuple[bool, ...]:
+    """Which of the float64 numbers would pass through float32 unchanged."""
+    wide = [t for t in (*r.outputs, *(r.grads or ())) if t is not None and t.dtype == torch.float64]
+    return tuple(same(t.float().double(), t) for t in wide)
+
+
 # What a look at memory and manners has to go by, beside the numbers.
 SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
+    "precise": _narrow,
     "untouched": lambda r: (r.changed, r.shares_memory, r.sibling),
     "stateless": lambda r: (r.interleaved, r.repeated),
     "guarded": lambda r: r.overwritten,

@@ -14,6 +14,7 @@ from graders.records import Case, Record
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
+NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends with why the check matters
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
 
 
@@ -207,7 +208,13 @@ class Task:
             )
             return Verdict(self.name, name, check.points, check.points, message)
         mistake = None if finding.look == "exists" else self._recognise(check, finding.look, operation, seed + FRESH)
-        message = mistake.message if mistake else f"{finding.message} {check.why}".strip()
+        message = (
+            mistake.message
+            if mistake
+            else f"{finding.message} {check.why}"
+            if finding.look in NUMBERS
+            else finding.message
+        )
         return Verdict(self.name, name, check.points, 0.0, message, finding.evidence, mistake.name if mistake else "")
 
     def find(self, check: Check, operation: Operation, seed: int) -> Finding | None:

@@ -248,6 +248,23 @@ class float32_inside(SquareNew):
         return x.float() ** 2
 
 
+@square.mistake("value", "Your output is float64 whatever the input is: you convert x inside. Keep the input's dtype.")
+class float64_inside(SquareNew):
+    @staticmethod
+    def forward(x):
+        return x.double() ** 2
+
+
+@square.mistake(
+    "value",
+    "Your forward uses view, which fails on an input that is not contiguous in memory; work on x as it is (or use reshape).",
+)
+class view_in_forward(SquareNew):
+    @staticmethod
+    def forward(x):
+        return (x.view(-1) * x.view(-1)).view(x.shape)
+
+
 @square.mistake("value", "Your forward returns 2x, the derivative; it should return x * x.")
 class derivative_for_value(SquareNew):
     @staticmethod
@@ -603,6 +620,32 @@ class slope_fixed_backward(LeakyNew):
 
 @leaky.mistake(
     "slopes",
+    "A slope of 0 is taken for a missing one (negative_slope or 0.01) and replaced: in Python 0 is false. Use the argument as "
+    "it is.",
+)
+class zero_slope_replaced(LeakyNew):
+    @staticmethod
+    def forward(x, negative_slope):
+        return torch.where(x > 0, x, (negative_slope or 0.01) * x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 0, g, (ctx.negative_slope or 0.01) * g), None
+
+
+@leaky.mistake(
+    "slopes",
+    "Your argument is not called negative_slope, so a caller who names it gets a TypeError. Use the names of the task's text.",
+)
+class argument_renamed(LeakyNew):
+    @staticmethod
+    def forward(x, slope):
+        return torch.where(x > 0, x, slope * x)
+
+
+@leaky.mistake(
+    "slopes",
     "max(x, negative_slope * x) is right only for slopes up to 1: above 1 it takes the wrong branch. Choose by the sign of x.",
 )
 class maximum_of_both(LeakyNew):
@@ -633,6 +676,18 @@ class mask_multiplied(LeakyNew):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return g * (x > 0) + ctx.negative_slope * g * (x <= 0), None
+
+
+@leaky.mistake(
+    "infinite",
+    "You sweep nan away with nan_to_num, which also turns an infinite gradient into the largest finite number. Choose with "
+    "torch.where instead, and no nan arises.",
+)
+class nan_swept_away(LeakyNew):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.nan_to_num(g * (x > 0)) + torch.nan_to_num(ctx.negative_slope * g * (x <= 0)), None
 
 
 @leaky.mistake(
@@ -1004,6 +1059,28 @@ class float32_inside(TanhNew):
 
 
 @tanh.mistake(
+    "value",
+    "For half-precision input your output is float32: you compute in float32 and do not convert back. Keep the input's dtype.",
+)
+class half_not_restored(TanhNew):
+    @staticmethod
+    def forward(x):
+        return torch.tanh(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
+
+
+@tanh.mistake(
+    "gradient",
+    "Your backward builds the diagonal Jacobian (torch.diag), which works for vectors alone. An elementwise operation needs "
+    "no matrix: multiply element by element, in any shape.",
+)
+class diagonal_jacobian(TanhNew):
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return torch.diag(1 - y**2) @ g
+
+
+@tanh.mistake(
     "second_order",
     "Your first derivative is right and your second is wrong: 1 - y^2 was computed in forward and saved, so torch takes it "
     "for a constant. Save the output and compute 1 - y^2 in backward.",
@@ -1072,6 +1149,16 @@ class saves_both(TanhNew):
     @staticmethod
     def backward(ctx, g):
         return g * (1 - ctx.saved_tensors[1] ** 2)
+
+
+@tanh.mistake(
+    "saved", "You keep x as an attribute of ctx, and backward does not need it: x stays in memory for nothing."
+)
+class input_as_attribute(TanhNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.x = inputs[0]
+        ctx.save_for_backward(output)
 
 
 @tanh.mistake(
