@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
-	@$(MAKE) -j2 book grade
+	@$(MAKE) $(if $(findstring j,$(MAKEFLAGS)),,-j2) book grade
 	@echo
 	@echo "The book      _build/html/index.html"
 	@echo "The grades    .venv/bin/python -m graders scores"

@@ -20,7 +20,7 @@ if [ -n "$without_venv" ]; then
     echo "make: Python $without_venv is here without its venv module." \
         "On Debian or Ubuntu: apt-get install python$without_venv-venv. Or name another: make PYTHON=/path/to/python3" >&2
 else
-    echo "make: found no Python 3.11, 3.12 or 3.13${seen}." \
+    echo "make: found no Python 3.11, 3.12 or 3.13${seen:+ (${seen#, })}." \
         "Install one from your system or python.org, or name it: make PYTHON=/path/to/python3" >&2
 fi
 exit 1

@@ -52,8 +52,8 @@ def test_one_without_venv_gives_way_to_one_with(tmp_path):
     ("present", "says"),
     [
         ({}, "found no Python 3.11, 3.12 or 3.13."),
-        ({"python3": ("3.10", True)}, "found no Python 3.11, 3.12 or 3.13, python3 is 3.10."),
-        ({"python3": ("3.14", True)}, "python3 is 3.14."),
+        ({"python3": ("3.10", True)}, "found no Python 3.11, 3.12 or 3.13 (python3 is 3.10)."),
+        ({"python3": ("3.14", True)}, "(python3 is 3.14)."),
         ({"python3": ("3.11", False)}, "apt-get install python3.11-venv"),
     ],
 )
