@@ -56,18 +56,47 @@ def complaints(watched: Watched) -> list[str]:
     return watched.complaints
 
 
-def inaccessible(watched: Watched, skip: tuple[str, ...] = (".katex-html",)) -> list[str]:
+def inaccessible(watched: Watched) -> list[str]:
     """Name each violation that axe-core finds, with the first elements that it names.
 
-    Args:
-        watched: the page.
-        skip: selectors of what axe leaves out; what KaTeX hides from a screen reader (it reads the MathML) by default.
+    Axe leaves out what KaTeX hides from a screen reader, which reads the MathML, and the contrast of code, on which it
+    would spend most of its time: see ``pale_code``.
     """
     # Without `preload`, by which axe would ask for the style sheets once more and complain of file:// itself.
-    options = {"preload": False, "resultTypes": ["violations"]}
-    answer = AXE.run(watched.page, context={"exclude": [[selector] for selector in skip]}, options=options)
-    violations = answer.response["violations"]
-    return [f"{v['id']}: {[node['html'][:200] for node in v['nodes'][:3]]}" for v in violations]
+    usual = {"preload": False, "resultTypes": ["violations"]}
+    runs = [
+        ([".katex-html"], {"rules": {"color-contrast": {"enabled": False}}}),
+        ([".katex-html", "pre"], {"runOnly": ["color-contrast"]}),
+    ]
+    faults = []
+    for skipped, options in runs:
+        context = {"exclude": [[selector] for selector in skipped]}
+        for violation in AXE.run(watched.page, context=context, options=usual | options).response["violations"]:
+            faults.append(f"{violation['id']}: {[node['html'][:200] for node in violation['nodes'][:3]]}")
+    return faults
+
+
+def pale_code(watched: Watched) -> list[str]:
+    """Name the colours in blocks of code with a contrast of less than 4.5 : 1 on their ground."""
+    return watched.page.evaluate("""() => {
+        const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+        const ground = (node) => {
+            const [r, g, b, alpha = 1] = channels(getComputedStyle(node).backgroundColor);
+            return alpha ? [r, g, b] : node.parentElement ? ground(node.parentElement) : [255, 255, 255];
+        };
+        const linear = (c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; // WCAG's relative luminance
+        const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+        const pairs = new Map();
+        for (const node of document.querySelectorAll("pre, pre *")) {
+            if (![...node.childNodes].some((child) => child.nodeType === Node.TEXT_NODE && child.data.trim())) continue;
+            const colour = getComputedStyle(node).color;
+            pairs.set(`${colour} on ${ground(node)}`, [channels(colour).slice(0, 3), ground(node), node.outerHTML]);
+        }
+        return [...pairs].map(([pair, [a, b, node]]) => {
+            const [dark, bright] = [light(a), light(b)].sort((x, y) => x - y);
+            return [(bright + 0.05) / (dark + 0.05), `${pair}: ${node.slice(0, 100)}`];
+        }).filter(([contrast]) => contrast < 4.5).map(([contrast, which]) => `${contrast.toFixed(2)} : 1, ${which}`);
+    }""")
 
 
 def overflowing(watched: Watched) -> list[str]:

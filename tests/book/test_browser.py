@@ -20,7 +20,6 @@ LOOKS = {
     "dark-wide": ("dark", WIDE, "http"),
     "dark-narrow": ("dark", NARROW, "file"),  # dark and narrow are seen apart over http above
 }
-SKIPPED = (".katex-html",)  # MathML is what a screen reader reads; narrow pages also skip the words of code, seen wide
 
 
 @pytest.fixture
@@ -49,7 +48,8 @@ def test_page(name: str, look: str, visit: Callable[..., Watched], book: Build) 
     faults = {
         "theme": [] if look.startswith(str(theme)) else [f"the page is {theme}"],
         "overflow": page_checks.overflowing(watched),
-        "axe": page_checks.inaccessible(watched, skip=SKIPPED if look.endswith("wide") else (*SKIPPED, "pre span")),
+        "axe": page_checks.inaccessible(watched),
+        "code": page_checks.pale_code(watched),
         "links": page_checks.broken_links(watched, book.html),
         "formulas": page_checks.red_formulas(watched),
         "images": page_checks.missing_images(watched),

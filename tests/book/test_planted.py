@@ -11,7 +11,8 @@ PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAA
 MOVED = """<figure data-figure="planted"><svg><path d="M0,0"/></svg>
     <label>h <input type="range" value="3" oninput="say.textContent = this.value"></label>
     <output id="say">3</output></figure>"""
-SOUND = f'<p id="here">A <a href="#here">link</a>.</p><img src="{PIXEL}" alt="A dot">{MOVED}'
+CODE = '<pre>x = <span style="color: #00f">1</span></pre>'
+SOUND = f'<p id="here">A <a href="#here">link</a>.</p><img src="{PIXEL}" alt="A dot">{MOVED}{CODE}'
 
 PLANTED = {
     "external_requests": ('<script src="https://example.org/x.js"></script>', "example.org/x.js"),
@@ -20,6 +21,8 @@ PLANTED = {
     "complaints-missing-file": ('<img src="no.png" alt="Nothing">', "ERR_FILE_NOT_FOUND"),
     "inaccessible": ('<button style="background: red"></button>', "button-name"),
     "inaccessible-contrast": ('<p style="color: #ccc; background: #fff">Pale</p>', "color-contrast"),
+    "pale_code": ('<pre style="background: #eee">x <span style="color: #999">= 1</span></pre>', "rgb(153, 153, 153)"),
+    "pale_code-dark": ('<pre style="background: #111; color: #555">x</pre>', "rgb(85, 85, 85)"),
     "overflowing": ('<div id="wide" style="width: 5000px">Wide</div>', 'id="wide"'),
     "red_formulas": ('<span style="color: #cc0000">\\unknown</span>', "\\unknown"),
     "red_formulas-class": ('<span class="katex-error">x</span>', "katex-error"),
