@@ -7,6 +7,7 @@ that is not there is a task not attempted. ``sample/damage.toml`` names the note
 
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from .submission import Problem
 
 HEAD = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
 HANDED_IN = "2026-02-02 12:00:00 UTC"  # nbgrader's release_feedback needs a time
+STEPS = ("submitted", "autograded", "feedback")
 LOOP = "\n\nstep = 0\nwhile step < 10:\n    print(step)\n"  # the line that counts was forgotten
 
 
@@ -32,21 +34,34 @@ def blocks(text: str) -> dict[str, str]:
     return {name: code.strip("\n") for name, code in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def build(root: Path, assignments: list[str]) -> list[str]:
-    """Write the class into ``submitted/``; the students' names.
+def students(root: Path) -> list[str]:
+    """The names of the sample class."""
+    return sorted(path.name for path in (root / "sample").iterdir() if path.is_dir())
+
+
+def clear(course: Course) -> None:
+    """Remove what an earlier run left, so that sets may have changed since.
 
     Raises:
-        SampleError: ``submitted/`` holds someone else's work, or an answer has no cell.
+        SampleError: some of it is someone else's.
     """
-    names = sorted(path.name for path in (root / "sample").iterdir() if path.is_dir())
-    there = {path.name for path in (root / "submitted").glob("*")}
-    if others := sorted(there - set(names)):
-        raise SampleError(
-            f"submitted/ holds work that is not the sample class's ({others[0]}): use another clone for it"
-        )
+    there = {path.name for step in STEPS for path in (course.root / step).glob("*")} | set(course.scores()[0])
+    if others := sorted(there - set(students(course.root))):
+        raise SampleError(f"{others[0]} is not of the sample class: grade your own students in another clone")
+    for step in STEPS:
+        shutil.rmtree(course.root / step, ignore_errors=True)
+    (course.root / "gradebook.db").unlink(missing_ok=True)
+
+
+def build(root: Path, assignments: list[str]) -> None:
+    """Write the class into ``submitted/``.
+
+    Raises:
+        SampleError: an answer has no cell, or a damage no meaning.
+    """
     damage = tomllib.loads((root / "sample/damage.toml").read_text(encoding="utf-8"))["damage"]
     rules = {(rule["student"], rule["set"]): rule for rule in damage}
-    for student in names:
+    for student in students(root):
         for assignment in assignments:
             slug = assignment.partition("_")[2]
             answers = root / "sample" / student / f"{slug}.py"
@@ -56,7 +71,6 @@ def build(root: Path, assignments: list[str]) -> list[str]:
                 (folder / "timestamp.txt").write_text(HANDED_IN + "\n", encoding="utf-8")
                 text = _fill(root / "exercises" / assignment / f"{slug}.ipynb", answers, rules.get((student, slug), {}))
                 (folder / f"{slug}.ipynb").write_text(text, encoding="utf-8")
-    return names
 
 
 def _fill(exercise: Path, answers: Path, rule: dict[str, str]) -> str:
@@ -118,11 +132,11 @@ def run_sample(course: Course, grade_class: Grade, print_lost: Callable, update:
         print_lost: prints a line on each lost point.
         update: write ``sample/expected.json`` in place of comparing with it.
     """
-    names = build(course.root, course.assignments)
+    clear(course)
+    build(course.root, course.assignments)
     faults = {}
     for assignment in course.assignments:
-        students = [name for name in names if name in course.students(assignment)]
-        faults[assignment] = grade_class(course, assignment, students, True)
+        faults[assignment] = grade_class(course, assignment, course.students(assignment), True)
         course.feedback(assignment)
     rows, most = course.scores()
     print(f"\n{table(rows, most)}\n")

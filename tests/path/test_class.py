@@ -66,8 +66,8 @@ def _hand_in_class(root: Path) -> None:
     path = hand_in(root, "link", **RIGHT)
     path.rename(root / "elsewhere.ipynb")
     path.symlink_to(root / "elsewhere.ipynb")
-    path = hand_in(root, "surplus", double=DOUBLE + "\nimport fractions\nfractions.Fraction", triple=TRIPLE)
-    path.with_name("fractions.py").write_text("shadowed = True")
+    path = hand_in(root, "surplus", double=DOUBLE + "\nimport colorsys\ncolorsys.rgb_to_hsv", triple=TRIPLE)
+    path.with_name("colorsys.py").write_text("shadowed = True")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_scores(course, student, score):
         ("renamed", ["nothing is called double; there is 'Double'"]),
         ("dies", ["the kernel died in cell triple"]),
         ("link", ["is a symbolic link"]),
-        ("surplus", ["fractions.py: is not part of the assignment"]),
+        ("surplus", ["colorsys.py: is not part of the assignment"]),
     ],
 )
 def test_one_line_for_each_fault(course, student, said):
