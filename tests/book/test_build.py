@@ -11,6 +11,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from pybtex.database import parse_file
+from sphinxcontrib.katex import katex_version
 
 from tests.book.book_build import PAGES, ROOT, Build
 
@@ -89,6 +90,13 @@ def test_page_is_whole(page: str, book: Build) -> None:
     text = str(html)
     assert "katex-error" not in text and "#cc0000" not in text
     assert [str(image)[:200] for image in html.find_all("img") if not (image.get("alt") or "").strip()] == []
+
+
+def test_formulas_and_their_style_sheet_are_of_one_katex() -> None:
+    styles = (ROOT / "book/_static/katex/katex.min.css").read_text(encoding="utf-8")
+    assert f'content:"{katex_version}"' in styles
+    fonts = {f"fonts/{path.name}" for path in (ROOT / "book/_static/katex/fonts").iterdir()}
+    assert set(re.findall(r"url\((.*?)\)", styles)) == fonts
 
 
 @pytest.mark.parametrize("page", PAGES)
