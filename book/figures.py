@@ -14,56 +14,61 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 INK, BLUE, ORANGE, GREEN = "#7d7d7d", "#3f87c7", "#d0722b", "#3a9a6b"
 
 
-def canvas(columns=1, height=3.0):
-    """Axes in a row, in the course's style.
+def canvas(columns=1, height=3.0, rows=1):
+    """Axes in a grid, in the course's style.
+
+    The width is 5 inches: on a telephone of 390 pixels a point is then about a pixel, so that text of 10 points or
+    more stays legible. Prefer rows to columns.
 
     Args:
-        columns: how many axes.
-        height: inches; the width is 7 inches in all.
+        columns: how many axes beside each other.
+        height: inches in all.
+        rows: how many axes below each other.
 
     Returns:
-        A figure and a list of its axes.
+        A figure and a list of its axes, row by row.
     """
     set_matplotlib_formats("svg", metadata={"Date": None})
     plt.rcParams.update(
         {"svg.hashsalt": "course", "axes.facecolor": "none", "font.size": 11, "lines.linewidth": 2}
         | dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], INK)
+        | dict.fromkeys(["axes.spines.right", "axes.spines.top"], False)
     )
-    figure, axes = plt.subplots(1, columns, figsize=(7, height), facecolor="none", layout="constrained", squeeze=False)
-    for ax in axes[0]:
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, list(axes[0])
+    figure = plt.figure(figsize=(5, height), facecolor="none", layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def autograd_graph(root, **leaves):
-    """Draw the graph that backward will walk, from a result's node to the leaves.
+def autograd_graph(root, note, **leaves):
+    """Draw the graph that backward will walk, from a result's node down to the leaves.
 
     Args:
         root: the ``grad_fn`` of a tensor.
+        note: what to write beside the two arrows that leave the root, one straight down and one past a node.
         leaves: the leaf tensors, by the names to print for them.
     """
-    axes = canvas(height=2.4)[1][0]
-    depth, edges, queue, boxes = {root: 0}, {}, [root], {}
-    for node in queue:
-        for parent in (p for p, _ in node.next_functions if p):
-            depth[parent] = max(depth.get(parent, 0), depth[node] + 1)
-            edges[node, parent] = None
-            queue.append(parent)
-    for node, column in depth.items():
-        layer = [n for n in depth if depth[n] == column]
-        name = "".join(f"\n{k}" for k, v in leaves.items() if getattr(node, "variable", None) is v)
-        at = column, (len(layer) - 1) / 2 - layer.index(node)
-        style = {"boxstyle": "round", "facecolor": "none", "edgecolor": INK if name else BLUE}
-        boxes[node] = axes.text(*at, node.name().split(":")[-1] + name, ha="center", va="center", size=10, bbox=style)
-    for a, b in edges:
-        arrow = {"arrowstyle": "->", "color": ORANGE, "connectionstyle": f"arc3,rad={0.45 * (depth[b] > depth[a] + 1)}"}
-        patches = {"patchA": boxes[a].get_bbox_patch(), "patchB": boxes[b].get_bbox_patch(), "lw": 1.5}
-        axes.annotate("", boxes[b].get_position(), boxes[a].get_position(), arrowprops=arrow | patches)
-    axes.set(xlim=(-0.45, max(depth.values()) + 0.45), ylim=(-1, 1), frame_on=False, xticks=[], yticks=[])
+    axes = canvas(height=3.4)[1][0]
+    depth, edges, boxes = {root: 0}, [(root, p) for p, _ in root.next_functions if p], {}
+    for node, parent in edges:
+        depth[parent] = max(depth.get(parent, 0), depth[node] + 1)
+        edges += [(parent, p) for p, _ in parent.next_functions if p]
+    for node, row in depth.items():
+        layer = [n for n in depth if depth[n] == row]
+        name = "".join(f": {k}" for k, v in leaves.items() if getattr(node, "variable", None) is v)
+        at = layer.index(node) - (len(layer) - 1) / 2, -row
+        style = {"boxstyle": "round", "fc": "none", "ec": INK if name else BLUE}
+        boxes[node] = axes.text(*at, node.name().split(":")[-1] + name, ha="center", va="center", bbox=style)
+    for a, b in dict.fromkeys(edges):
+        skips = depth[b] > depth[a] + 1
+        arrow = {"arrowstyle": "->", "color": ORANGE, "lw": 1.5, "connectionstyle": f"arc3,rad={-1.1 * skips}"}
+        ends = {"patchA": boxes[a].get_bbox_patch(), "patchB": boxes[b].get_bbox_patch()}
+        axes.annotate("", boxes[b].get_position(), boxes[a].get_position(), arrowprops=arrow | ends)
+        x, y, side = (0.45, -1, "left") if skips else (-0.03, -0.5, "right")
+        axes.text(x, y, note if a is root else "", ha=side, va="center")
+    axes.set(xlim=(-1, 1), ylim=(-0.3 - max(depth.values()), 0.3), frame_on=False, xticks=[], yticks=[])
 
 
 def relu_kink(x, y, gradient, quotients):
-    """Plot ReLU with its hand-written gradient and central differences, and the distance between the two.
+    """Plot ReLU with its hand-written gradient and central differences; shade where the two differ.
 
     Args:
         x: points from -1 to 1, one of them 0.
@@ -71,19 +76,17 @@ def relu_kink(x, y, gradient, quotients):
         gradient: the hand-written gradient at x.
         quotients: step size to central difference at x.
     """
-    left, right = canvas(columns=2)[1]
-    left.plot(x, y, "-.", color=INK, label="ReLU")
+    ax = canvas(height=3.4)[1][0]
+    ax.plot(x, y, "-.", color=INK, label="ReLU")
     for side in (x <= 0, x > 0):
-        left.plot(x[side], gradient[side], color=BLUE, label="gradient" if side[0] else None)
-    left.plot(0, 0, "o", color=BLUE)
+        ax.plot(x[side], gradient[side], color=BLUE, label="gradient" if side[0] else None)
+    ax.plot(0, 0, "o", color=BLUE)
+    ax.plot(0, 1, "o", color=BLUE, mfc="none")
     for (h, quotient), color, dash in zip(quotients.items(), (ORANGE, GREEN), ("--", ":"), strict=True):
-        left.plot(x, quotient, dash, color=color, label=f"difference, h = {h}")
-        right.plot(x, abs(quotient - gradient), dash, color=color, label=f"h = {h}")
-        right.axvspan(-h, h, color=color, alpha=0.12, lw=0)
-    left.set(xlabel="x", title="values", ylim=(-0.05, 1.75), yticks=[0, 0.5, 1])
-    right.set(xlabel="x", title="error of the difference", ylim=(-0.02, 0.72))
-    for ax in (left, right):
-        ax.legend(frameon=False, labelcolor=INK, fontsize=9, loc="upper left")
+        ax.plot(x, quotient, dash, color=color, label=f"difference, h = {h}")
+        ax.fill_between(x, gradient, quotient, color=color, alpha=0.15, lw=0)
+    ax.set(xlabel="x", ylim=(-0.06, 1.5), yticks=[0, 0.5, 1])
+    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
 
 
 def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
@@ -98,16 +101,16 @@ def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
         steps: step sizes.
         errors: the mean error at each step, in float32 and in float64.
     """
-    left, right = canvas(columns=2, height=3.4)[1]
-    left.fill_between(x, gradient - bound, gradient + bound, color=ORANGE, alpha=0.3, lw=0, label="float32 bound")
-    left.plot(x, y, "-.", color=INK, label="arctan")
-    left.plot(x, gradient, color=BLUE, label="gradient")
+    top, bottom = canvas(rows=2, height=6)[1]
+    top.fill_between(x, gradient - bound, gradient + bound, color=ORANGE, alpha=0.3, lw=0, label="float32 bound")
+    top.plot(x, y, "-.", color=INK, label="arctan")
+    top.plot(x, gradient, color=BLUE, label="gradient")
     for quotient, error, marker, color, bits in zip(quotients, errors, "xo", (ORANGE, GREEN), (32, 64), strict=True):
         style = {"color": color, "marker": marker, "mfc": "none", "ms": 5, "label": f"float{bits}"}
-        left.plot(x, quotient, ls="", **style)
-        right.loglog(steps, error, ls="--" if bits == 32 else "-", **style)
-    right.axvline(1e-6, color=INK, ls=":", label="eps of gradcheck")
-    left.set(xlabel="x", title="value and gradient", ylim=(-0.25, 2.1), yticks=[0, 0.5, 1, 1.5])
-    right.set(xlabel="step h", title="mean error", ylim=(1e-13, 1e4))
-    for ax, columns in ((left, 2), (right, 1)):
-        ax.legend(frameon=False, labelcolor=INK, fontsize=9, loc="upper left", ncols=columns)
+        top.plot(x, quotient, ls="", **style)
+        bottom.loglog(steps, error, ls="--" if bits == 32 else "-", **style)
+    bottom.axvline(1e-6, ymax=0.78, color=INK, ls=":", label="eps of gradcheck")
+    top.set(xlabel="x", title="value and gradient", ylim=(-0.25, 2.1), yticks=[0, 0.5, 1, 1.5])
+    bottom.set(xlabel="step h", title="mean error", ylim=(1e-13, 1e6))
+    for ax in (top, bottom):
+        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
