@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
+from graders import testfile
 from graders.operation import Operation, Responder
 from graders.sets import load
 
@@ -39,7 +40,8 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Call
         set_name: the set's module: ``relu``.
         task_name: the solution cell's name: ``Square``.
         check_name: the check's: ``gradient``.
-        get: gives the student's operation when called, so that a missing name is a verdict and not a NameError.
+        get: gives the student's operation when called, so that a missing name is a verdict and not a NameError. A task
+            that asks for a file has none: the file is the text of its cell.
 
     Returns:
         A plain float from 0 to the check's points: the cell's last line, which nbgrader reads as its score.
@@ -47,6 +49,9 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Call
     task = load(set_name)[task_name]
     seed = int(os.environ.get("GRADERS_SEED", "0"))
     with silence():
-        verdict = task.judge(check_name, Operation(Responder(get)), seed)
+        if isinstance(task, testfile.FileTask):
+            verdict = task.judge(check_name, testfile.cell_source(task.first_line), seed)
+        else:
+            verdict = task.judge(check_name, Operation(Responder(get)), seed)
     print(verdict)
     return float(verdict.earned)

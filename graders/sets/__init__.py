@@ -4,6 +4,7 @@ from importlib import import_module
 from types import ModuleType
 
 from graders.task import Task
+from graders.testfile import FileTask
 
 
 def module(name: str) -> ModuleType:
@@ -11,7 +12,7 @@ def module(name: str) -> ModuleType:
     return import_module(f"graders.sets.{name}")
 
 
-def load(name: str) -> dict[str, Task]:
+def load(name: str) -> dict[str, Task | FileTask]:
     """The tasks of a set by their names, those of its chapter included.
 
     Args:

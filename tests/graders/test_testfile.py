@@ -1,0 +1,333 @@
+"""Test files as answers: what they earn, what their authors hear, and what keeps the run of a file in its bounds."""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import torch
+from torch.autograd import Function
+
+import graders.sets.sigmoid
+from graders import testfile, testrun
+from graders.grade import grade
+from graders.operation import local
+from graders.sets import load
+from graders.testfile import FileMistake, Wrong, cell_source, source_of
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOK = nbformat.read(ROOT / "solutions/02_sigmoid/sigmoid.ipynb", 4)
+SIGMOID, TASK = load("sigmoid")["Sigmoid"], load("sigmoid")["SigmoidTests"]
+HEAD = "from sigmoid import Sigmoid\n"
+PASSES = HEAD + "def test_a():\n    pass\n"
+
+
+def cell(name: str) -> str:
+    return next(c.source for c in NOTEBOOK.cells if c.metadata.nbgrader.grade_id == name)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs are forked from this process, which has torch loaded, and not from a fresh one."""
+    monkeypatch.setattr(testfile, "ask", lambda message: testrun.run(**message))
+
+
+# --- what files earn --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("seed", "name"), [*enumerate(TASK.solutions)])
+def test_right_files_earn_all_points(seed: int, name: str) -> None:
+    verdict = TASK.judge("catches", TASK.solutions[name], seed)
+    assert verdict.earned == TASK.points == 6, str(verdict)
+    assert verdict.message == "Catches 12 of 12 wrong Sigmoids and passes the 4 right ones."
+
+
+@pytest.mark.usefixtures("here")
+def test_the_file_of_the_notebook_earns_all_points() -> None:
+    first, _, text = cell("SigmoidTests").partition("\n")
+    assert first == TASK.first_line
+    assert TASK.judge("catches", text).earned == 6
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("mistake", TASK.mistakes, ids=lambda m: m.name)
+def test_a_faulty_file_earns_its_score_and_hears_why(mistake: FileMistake) -> None:
+    verdict = dataclasses.replace(TASK, limit=1.0).judge("catches", mistake.source)
+    assert (verdict.earned, verdict.mistake) == (mistake.score, "")
+    assert mistake.message in verdict.message, str(verdict)
+    assert "\n" not in verdict.message and "File " not in str(verdict)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_right_sigmoid_among_the_wrong_ones_is_let_through() -> None:
+    """The count can fail: what is not wrong is not caught, and is named by its kind."""
+    wrong = TASK.wrong | {"saves_derivative": Wrong(TASK.right["SigmoidNew"], "second order")}
+    verdict = dataclasses.replace(TASK, wrong=wrong).judge("catches", TASK.solutions["against_torch"])
+    assert verdict.earned == 5.5
+    assert "second order (1): differentiate the gradient again" in verdict.message
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def test_a(:\n    pass\n", "The file could not be run, so no test was: SyntaxError"),
+        ("", "There is no test in the file"),
+        (HEAD + "def test_a():\n    raise NotImplementedError()\n", "SigmoidTests is not written yet."),
+        ("raise NotImplementedError()\n", "SigmoidTests is not written yet."),
+        (HEAD + "def test_a():\n    yield\n", "does not run when it is called"),
+        (HEAD + "async def test_a():\n    pass\n", "does not run when it is called"),
+        (HEAD + "import os\ndef test_a():\n    os._exit(0)\n", "test_a ended the whole process"),
+        (HEAD + "def test_a():\n    raise SystemExit\n", "test_a fails on 4 of the 4 right Sigmoids (SystemExit)"),
+        (HEAD + "def test_a():\n    input()\n", "test_a fails on 4 of the 4 right Sigmoids (EOFError"),
+    ],
+)
+def test_a_file_that_cannot_serve_earns_nothing(source: str, message: str) -> None:
+    verdict = TASK.judge("catches", source)
+    assert verdict.earned == 0 and message in verdict.message, str(verdict)
+
+
+def test_no_cell_is_a_verdict() -> None:
+    verdict = TASK.judge("catches", None)
+    assert (verdict.earned, verdict.message) == (
+        0.0,
+        "No cell that begins with %%writefile test_sigmoid.py could be found.",
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_a_module_that_raises_on_import_catches_too() -> None:
+    source = HEAD + "import torch\nassert abs(Sigmoid.apply(torch.tensor(-1.0)) - 0.26894) < 1e-3\ndef test_a(): pass\n"
+    assert TASK.judge("catches", source).earned == 1  # the two wrong values
+
+
+# --- the material -----------------------------------------------------------------------------------------------------
+
+
+def function(source: str) -> type[Function]:
+    names: dict = {}
+    exec(source, names)
+    return names["Sigmoid"]
+
+
+def test_the_task_has_12_wrong_and_4_right_sigmoids_of_every_kind() -> None:
+    assert len(TASK.wrong) == 12 and len(TASK.right) == 4
+    assert {w.kind for w in TASK.wrong.values()} == set(TASK.advice)
+
+
+def test_the_texts_do_what_the_classes_do() -> None:
+    for name, source in TASK.right.items():
+        for check in SIGMOID.checks:
+            assert SIGMOID.judge(check.name, local(function(source).apply)).earned == check.points, name
+    for name, wrong in TASK.wrong.items():
+        mistake = next(m for m in SIGMOID.mistakes if m.name == name)
+        assert SIGMOID.judge(mistake.caught_by, local(function(wrong.source).apply)).mistake == name
+
+
+def test_the_texts_do_not_tell_who_is_right() -> None:
+    sources = [*TASK.right.values(), *(w.source for w in TASK.wrong.values())]
+    assert len(set(sources)) == 16
+    for name in (*TASK.right, *TASK.wrong):
+        assert not any(name in source for source in sources)
+
+
+def test_right_sigmoids_round_differently() -> None:
+    x = torch.linspace(-6, 6, 101)
+    for dtype in (torch.float32, torch.float64):
+        values = [function(source).apply(x.to(dtype)) for source in TASK.right.values()]
+        assert any(not torch.equal(v, torch.sigmoid(x.to(dtype))) for v in values)
+        assert any(not torch.equal(a, b) for a in values for b in values)
+
+
+def test_a_text_holds_inherited_methods_and_decorators() -> None:
+    twice = graders.sets.sigmoid.not_differentiable_twice
+    source = source_of(SIGMOID.mistakes[0].operation.__self__, "Sigmoid")
+    assert source.count("def ") == 3 and "setup_context" in source
+    assert "@once_differentiable" in source_of(twice, "Other") and "class Other(Function):" in source_of(twice, "Other")
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run() -> Callable:
+    def call(file: str, sources: int = 2, limit: float = 1.0, total: float = 5.0) -> list[dict]:
+        texts = [TASK.right["SigmoidNew"]] * sources
+        return testrun.run(file, "test_sigmoid.py", "sigmoid", texts, 0, limit, total)
+
+    return call
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if Path("/proc").exists() else True
+
+
+@pytest.mark.parametrize("end", ["", "    while True: pass\n"], ids=["ends", "hangs"])
+def test_nothing_that_a_test_started_is_left(run: Callable, tmp_path: Path, end: str) -> None:
+    source = (
+        f"import subprocess\ndef test_a():\n    p = subprocess.Popen(['sleep', '60'])\n"
+        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(p.pid))\n{end}"
+    )
+    (said,) = run(source, sources=1)
+    assert said["status"] == ("timed out" if end else "passed")
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(50):
+        if not alive(pid):
+            break
+        time.sleep(0.02)
+    assert not alive(pid)
+
+
+def test_the_first_that_hangs_ends_the_list(run: Callable) -> None:
+    begin = time.monotonic()
+    said = run("def test_a():\n    while True: pass\n", sources=5, limit=0.5)
+    assert [s["status"] for s in said] == ["timed out"] and said[0]["limit"] == 0.5
+    assert time.monotonic() - begin < 3
+
+
+def test_all_runs_together_have_a_limit(run: Callable) -> None:
+    said = run("import time\ndef test_a():\n    time.sleep(0.4)\n", sources=9, limit=1.0, total=1.0)
+    assert said[-1]["status"] == "timed out" and said[-1]["limit"] == 1.0 and len(said) < 5
+
+
+def test_one_run_does_not_touch_the_next(run: Callable, capfd: pytest.CaptureFixture) -> None:
+    source = (
+        "import os, sys, torch\nfrom sigmoid import Sigmoid\n"
+        "def test_a():\n    assert not hasattr(torch, 'spoilt')\n    torch.spoilt = True\n"
+        "    print('noise'), os.write(1, b'noise'), os.write(2, b'noise')\n    sys.modules.clear()\n"
+    )
+    assert [s["status"] for s in run(source)] == ["passed", "passed"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_random_numbers_are_the_same_in_every_run(run: Callable) -> None:
+    said = run("import torch\ndef test_a():\n    raise ValueError(torch.rand(1).item())\n", sources=3)
+    assert len({s["message"] for s in said}) == 1
+
+
+# --- the cell ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    cells: list[str] = []
+    shell = SimpleNamespace(history_manager=SimpleNamespace(input_hist_raw=cells))
+    monkeypatch.setattr(testfile, "get_ipython", lambda: shell)
+    return cells
+
+
+def test_the_last_cell_with_the_magic_counts(history: list[str]) -> None:
+    history += [
+        "",
+        "%%writefile test_sigmoid.py\nold",
+        '\n%%writefile  "test_sigmoid.py"\nnew',
+        "%%writefile other.py\nx",
+    ]
+    assert cell_source(TASK.first_line) == "new"
+    assert cell_source("%%writefile third.py") is None
+
+
+def test_without_a_notebook_there_is_no_cell() -> None:
+    assert cell_source(TASK.first_line) is None
+
+
+def test_a_grade_cell_reads_the_cell_and_not_the_disk(
+    history: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """As in a kernel: a fresh process runs the file, nothing but the verdict is printed."""
+    monkeypatch.chdir(tmp_path)
+    Path("test_sigmoid.py").write_text(TASK.solutions["terse"], encoding="utf-8")
+    Path("torch.py").write_text("raise SystemExit('imported from the folder')", encoding="utf-8")
+    history.append(f"{TASK.first_line}\n{PASSES}")
+    begin = time.monotonic()
+    score = grade("sigmoid", "SigmoidTests", "catches")
+    out, err = capfd.readouterr()
+    assert type(score) is float and score == 0.0 and err == ""
+    assert out.startswith("SigmoidTests catches: 0 of 6 points\nCatches 0 of 12 wrong Sigmoids and passes the 4 right")
+    assert time.monotonic() - begin < 15  # 2 s on a machine that does nothing else
+
+
+def test_the_message_is_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes to the other process is JSON, and names nobody."""
+    sent: list[str] = []
+
+    def ask(message: dict) -> list[dict]:
+        sent.append(json.dumps(message))
+        return [{"status": "passed", "test": "test_a", "returned": []}] * len(message["sources"])
+
+    monkeypatch.setattr(testfile, "ask", ask)
+    for seed in (1, 2):
+        assert TASK.judge("catches", PASSES, seed).earned == 0
+    assert sent[0] != sent[1]
+    assert not any(name in sent[0] for name in (*TASK.right, *TASK.wrong))
+
+
+# --- what a student sees ----------------------------------------------------------------------------------------------
+
+
+def visible(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.chdir(folder)
+    Path("test_sigmoid.py").write_text(text, encoding="utf-8")
+    names = {"torch": torch, "Sigmoid": function(TASK.right["SigmoidNew"])}
+    exec(cell("check_SigmoidTests"), names)
+
+
+def test_the_visible_check_passes_right_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for text in TASK.solutions.values():
+        visible(text, monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PASSES, "passes a Sigmoid that is 0.01 too large"),
+        (HEAD, "There is no test in the file"),
+        (HEAD + "def test_a():\n    assert False\n", "fails on your Sigmoid"),
+    ],
+)
+def test_the_visible_check_refuses(text: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=message):
+        visible(text, monkeypatch, tmp_path)
+
+
+# --- Sigmoid: what may not be used -----------------------------------------------------------------------------------
+
+FORBIDDEN = {
+    "sigmoid_": lambda x: x.clone().sigmoid_(),
+    "expit": torch.special.expit,
+    "logsigmoid": lambda x: torch.nn.functional.logsigmoid(x).exp(),
+    "softplus": lambda x: torch.exp(-torch.nn.functional.softplus(-x)),
+    "silu": lambda x: torch.nn.functional.silu(x) / x,
+    "glu": lambda x: torch.nn.functional.glu(torch.stack([torch.ones_like(x), x]), 0)[0].clone(),
+    "tanh": lambda x: torch.tanh(x / 2) / 2 + 0.5,
+    "log_softmax": lambda x: torch.stack([x, 0 * x]).log_softmax(0).exp()[0].clone(),
+    "logaddexp": lambda x: torch.exp(-torch.logaddexp(torch.zeros_like(x), -x)),
+    "logsumexp": lambda x: torch.exp(-torch.stack([0 * x, -x]).logsumexp(0)),
+    "log1p": lambda x: torch.exp(-torch.log1p(torch.exp(-x))),
+    "exp2": lambda x: 1 / (1 + torch.exp2(-x / 0.6931471805599453)),
+    "e ** -x": lambda x: 1 / (1 + 2.718281828459045**-x),
+    "pow of tensors": lambda x: 1 / (1 + torch.full_like(x, 2.718281828459045) ** -x),
+    "cosh": lambda x: (x / 2).exp() / (2 * torch.cosh(x / 2)),
+    "binary cross-entropy": lambda x: torch.exp(
+        -torch.nn.functional.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction="none")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_a_built_in_loses_the_points_for_making_it(name: str) -> None:
+    forward = staticmethod(lambda x: FORBIDDEN[name](x))
+    called = type("Called", (graders.sets.sigmoid.SigmoidNew,), {"forward": forward})
+    verdict = SIGMOID.judge("allowed", local(called.apply))
+    assert verdict.earned == 0 and ("without aten::" in verdict.message or verdict.mistake.startswith("builtin"))
+    assert SIGMOID.judge("extremes", local(called.apply)).earned == 0
