@@ -44,6 +44,10 @@ class Draw:
         signs = 1.0 - 2.0 * (torch.arange(size.numel()) % 2).double()
         return (size * signs.reshape(shape)).to(dtype)
 
+    def scales(self, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
+        """Numbers of both signs in turn and of every size from 0.001 to 1000."""
+        return self.sides(*shape, away=1, reach=1, dtype=dtype) * 10 ** self.between(-3, 3, *shape, dtype=dtype)
+
     def case(
         self,
         name: str,
@@ -58,13 +62,19 @@ class Draw:
 
         Args:
             order: 0: forward; 1: and backward; 2: and backward of backward.
-            upstream: in place of a normal one of the output's shape.
+            upstream: in place of a random one of the output's shape.
         """
         flags = tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
         directions = None
         if order:
             output = self.reference(*args)
-            upstream = self.normal(*output.shape, dtype=output.dtype) if upstream is None else upstream
+            if upstream is None and output.dtype in (
+                HALF,
+                BRAIN,
+            ):  # not above 1: it multiplies the rounding of the rest
+                upstream = self.sides(*output.shape, away=0.25, reach=1, dtype=output.dtype)
+            elif upstream is None:
+                upstream = self.normal(*output.shape, dtype=output.dtype)
         if order == 2:
             directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a, f in zip(args, flags, strict=True) if f)
         return Case(name, args, keywords, flags, upstream if order else None, directions, watch, deny)
@@ -79,6 +89,7 @@ class Draw:
         wide = sample(4, 3)
         inputs = [(f"a {str(d).removeprefix('torch.')} input", sample(2, 3, dtype=d)) for d in DTYPES] + [
             ("a 0-d input", sample()),
+            ("a 0-d float16 input", sample(dtype=HALF)),
             ("an empty input", sample(0, 3)),
             ("a transposed input", sample(3, 2).t()),
             ("every second row", wide[::2]),

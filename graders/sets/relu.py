@@ -50,7 +50,11 @@ square = Task(
             1,
             "the output equals x * x in every dtype, shape and layout",
             "Forward is what every later number rests on.",
-            lambda d: [*d.forms(_sides(d), order=0), d.case("zeros", torch.zeros(3, dtype=DOUBLE), order=0)],
+            lambda d: [
+                *d.forms(_sides(d), order=0),
+                d.case("zeros", torch.zeros(3, dtype=DOUBLE), order=0),
+                d.case("every size", d.scales(12), order=0),
+            ],
             look.FORWARD,
         ),
         Check(
@@ -58,7 +62,11 @@ square = Task(
             1,
             "the gradient equals torch's for upstream gradients of any size, and gradcheck passes",
             "Backward returns the upstream gradient times the derivative, one number for each element of x.",
-            lambda d: [d.case("both signs", d.sides(7)), *d.forms(_sides(d))],
+            lambda d: [
+                d.case("both signs", d.sides(7)),
+                d.case("every size", d.scales(12)),
+                *d.forms(_sides(d)),
+            ],
             look.FIRST,
             lambda d: (d.sides(5),),
         ),
@@ -77,7 +85,10 @@ square = Task(
             1,
             "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
-            lambda d: [d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace"))],
+            lambda d: [
+                d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace")),
+                d.case("every size", d.scales(4, 3)),
+            ],
             look.CONTRACT,
         ),
     ),
@@ -370,13 +381,14 @@ def _kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
         kink = torch.tensor([-1.0, -0.0, 0.0, 1.0], dtype=DOUBLE)
         return [
             d.case("both signs", d.sides(8), *rest),
+            d.case("every size", d.scales(12), *rest),
             d.case("at 0", kink, *rest, upstream=torch.ones_like(kink)),
             *d.forms(_sides(d), *rest),
         ]
 
     about_all = (
         ("value", "the output equals torch's in every dtype, shape and layout", "Forward is what later numbers rest on.",
-         lambda d: [d.case("both signs", d.sides(6), *rest, order=0), *d.forms(_sides(d), *rest, order=0)],
+         lambda d: [d.case("every size", d.scales(12), *rest, order=0), *d.forms(_sides(d), *rest, order=0)],
          look.FORWARD, None, 1),
         ("gradient", "the gradient equals torch's, at 0 too, and gradcheck passes away from 0",
          "Optimisers see nothing of your Function but these numbers.",
@@ -390,7 +402,10 @@ def _kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
          look.SECOND, lambda d: (d.sides(4), *rest), 2),
         ("contract", "the caller's tensors stay untouched; backward's go through save_for_backward",
          "Tensors that your Function did not make belong to others.",
-         lambda d: [d.case("both signs", d.sides(6), *rest, watch=("state", "overwrite", "trace"))],
+         lambda d: [
+             d.case("both signs", d.sides(6), *rest, watch=("state", "overwrite", "trace")),
+             d.case("every size", d.scales(4, 3), *rest),
+         ],
          look.CONTRACT, None, 1),
     )  # fmt: skip
     return tuple(
@@ -866,6 +881,7 @@ tanh = Task(
             "Forward is what every later number rests on.",
             lambda d: [
                 *d.forms(_tanh_inputs(d), order=0),
+                d.case("every size", d.scales(12), order=0),
                 d.case("large inputs", torch.tensor([-1000.0, -30.0, 0.0, 30.0, 1000.0], dtype=DOUBLE), order=0),
             ],
             look.FORWARD,
@@ -877,6 +893,7 @@ tanh = Task(
             "The derivative of tanh is 1 - tanh(x)^2, times the upstream gradient.",
             lambda d: [
                 d.case("both signs", _tanh_inputs(d)(7)),
+                d.case("every size", d.scales(12)),
                 d.case("large inputs", torch.tensor([-1000.0, 0.0, 1000.0], dtype=DOUBLE)),
                 *d.forms(_tanh_inputs(d)),
             ],
@@ -906,7 +923,10 @@ tanh = Task(
             1,
             "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
-            lambda d: [d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace"))],
+            lambda d: [
+                d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace")),
+                d.case("every size", d.scales(4, 3)),
+            ],
             look.CONTRACT,
         ),
     ),
