@@ -82,6 +82,11 @@ def _wide(draw: Draw):
     return lambda *shape, dtype=DOUBLE: draw.sides(*shape, reach=4.0, dtype=dtype)
 
 
+def _sizes(draw: Draw, top: float, *shape: int) -> Tensor:
+    """Numbers of both signs and of every size from 0.001 to 10 ** top."""
+    return draw.sides(*shape, away=1, reach=1) * 10 ** draw.between(-3, top, *shape)
+
+
 def _edges(draw: Draw) -> list[Case]:
     return [
         draw.case(
@@ -105,7 +110,7 @@ sigmoid = Task(
             1,
             "the output equals torch.sigmoid in every dtype, shape and layout",
             "Forward is what every later number rests on.",
-            lambda d: [d.case("both signs", _wide(d)(8), order=0), *d.forms(_wide(d), order=0)],
+            lambda d: [d.case("every size", _sizes(d, 1.6, 12), order=0), *d.forms(_wide(d), order=0)],
             FORWARD,
         ),
         Check(
@@ -113,7 +118,7 @@ sigmoid = Task(
             2,
             "the gradient equals torch's for upstream gradients of any size, and gradcheck passes",
             "Backward returns the upstream gradient times the derivative y (1 - y), one number for each element of x.",
-            lambda d: [d.case("both signs", _wide(d)(8)), *d.forms(_wide(d))],
+            lambda d: [d.case("both signs", _wide(d)(8)), d.case("every size", _sizes(d, 1.6, 12)), *d.forms(_wide(d))],
             FIRST,
             lambda d: (_wide(d)(6),),
         ),
@@ -323,6 +328,27 @@ class float32_and_back(SigmoidNew):
         return torch.where(x >= 0, 1 / (1 + e), e / (1 + e)).to(x.dtype)
 
 
+@sigmoid.mistake("value", "Your output is float64 whatever the input is: you convert x inside. Keep the input's dtype.")
+class float64_inside(SigmoidNew):
+    @staticmethod
+    def forward(x):
+        e = torch.exp(-x.double().abs())
+        return torch.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+@sigmoid.mistake(
+    "value",
+    "You compute the half precisions in float32, which is sound, and do not cast back: their output has to be float16 or "
+    "bfloat16 again.",
+)
+class halves_left_wide(SigmoidNew):
+    @staticmethod
+    def forward(x):
+        x = x.float() if x.element_size() < 4 else x
+        e = torch.exp(-x.abs())
+        return torch.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
 @sigmoid.mistake(
     "value",
     "For half-precision input your output is float32: a tensor made by torch.ones(shape), torch.zeros(shape) or "
@@ -431,6 +457,30 @@ class overflow_in_backward(SigmoidNew):
 
 @sigmoid.mistake(
     "extremes",
+    "Your output is right everywhere and your gradient is nan at large positive x: exp(x) / (1 + exp(x))^2 is inf / inf "
+    "there. Save the output and use y (1 - y), or take exp(-|x|).",
+)
+class overflow_at_positive(overflow_in_backward):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * torch.exp(x) / (1 + torch.exp(x)) ** 2
+
+
+@sigmoid.mistake(
+    "extremes",
+    "You replace the nan of inf / inf in backward by 0. The first derivative is then right and the second still nan: avoid "
+    "the overflow instead. Save the output and use y (1 - y), or take exp(-|x|).",
+)
+class nan_replaced_in_backward(overflow_in_backward):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * torch.nan_to_num(torch.exp(-x) / (1 + torch.exp(-x)) ** 2)
+
+
+@sigmoid.mistake(
+    "extremes",
     "Your first derivative is finite and your second is nan at large |x|: torch.where picks the right branch, but "
     "differentiating it multiplies the other branch's inf by 0. Keep the exponent of both branches from being positive.",
 )
@@ -483,6 +533,17 @@ class tanh_derivative(SigmoidNew):
     def backward(ctx, g):
         (y,) = ctx.saved_tensors
         return g * (1 - y * y)
+
+
+@sigmoid.mistake(
+    "gradient",
+    "Your gradient is g y - y^2: the upstream gradient multiplies the first term only. Put y - y^2 into parentheses.",
+)
+class parentheses_missing(SigmoidNew):
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y - y * y
 
 
 @sigmoid.mistake(
@@ -613,6 +674,18 @@ class detached(SigmoidNew):
     def backward(ctx, g):
         y = ctx.saved_tensors[0].detach()
         return g * y * (1 - y)
+
+
+@sigmoid.mistake(
+    "second_order",
+    "Your first derivative is right and your second is zero: detach (or .data) cuts the saved x out of the graph of the "
+    "gradient. Use it as it is.",
+)
+class input_detached(SigmoidRecomputed):
+    @staticmethod
+    def backward(ctx, g):
+        e = torch.exp(-ctx.saved_tensors[0].detach().abs())
+        return g * e / (1 + e) ** 2
 
 
 @sigmoid.mistake(
@@ -1039,6 +1112,20 @@ class value_for_derivative(CubeNew):
 
 
 @cube.mistake(
+    "gradient", "Your gradient is 3 y / x with the output y: at x = 0 that is 0 / 0, nan. Save x and use 3 x^2."
+)
+class divided_by_input(CubeNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * 3 * y / x
+
+
+@cube.mistake(
     "gradient", "Your gradient is 3 y^2 with the output y = x^3 in it: the formula 3 x^2 takes the input. Save x."
 )
 class output_for_input(CubeNew):
@@ -1219,7 +1306,7 @@ arctan = Task(
             1,
             "the output equals torch.atan in every dtype, shape and layout",
             "Forward is what every later number rests on.",
-            lambda d: [d.case("both signs", _wide(d)(8), order=0), *d.forms(_wide(d), order=0)],
+            lambda d: [d.case("every size", _sizes(d, 1.6, 12), order=0), *d.forms(_wide(d), order=0)],
             FORWARD,
         ),
         Check(
