@@ -1,4 +1,4 @@
-"""Set 01: Square, LeakyReLU, Tanh; and the chapter's ReLU and Exp."""
+"""Set 01: Square, LeakyReLU, Tanh; and the chapter's ReLU."""
 
 import torch
 from torch import Tensor
@@ -9,27 +9,21 @@ from torch.nn import functional as F
 from graders import checks as look
 from graders.records import Case
 from graders.task import DOUBLE, Check, Draw, Task
+from graders.wording import (
+    CUT_OFF,
+    FLOAT32,
+    KEPT_AS_ATTRIBUTE,
+    KEPT_OUTSIDE,
+    NO_FUNCTION,
+    NOTHING_RETURNED,
+    ONE_TOO_MANY,
+    UPSTREAM_AVERAGED,
+    WRITES_INTO_UPSTREAM,
+    ZEROS_RETURNED,
+)
 
 INFINITY = float("inf")
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
-
-# What several tasks say.
-NO_FUNCTION = (
-    "No torch.autograd.Function stands in the graph of your output: this gradient is torch's. The task is to write it "
-    "yourself, in backward."
-)
-WRITES_INTO_UPSTREAM = (
-    "Your backward writes into the upstream gradient. That tensor is not yours: another branch of the graph, or the caller, "
-    "holds the same one and now has wrong numbers. Make a new tensor."
-)
-KEPT_AS_ATTRIBUTE = (
-    "You keep x as an attribute of ctx, where torch does not watch it: when x is changed in place before backward, the "
-    "gradient is silently wrong. Use ctx.save_for_backward."
-)
-KEPT_OUTSIDE = (
-    "You keep tensors outside ctx (on the class, or in a global): a second call overwrites them before the first one's "
-    "backward. Use ctx.save_for_backward."
-)
 
 
 def _sides(draw: Draw):
@@ -38,11 +32,9 @@ def _sides(draw: Draw):
 
 # --- Square -----------------------------------------------------------------------------------------------------------
 
-_square_call = "Square.apply(x)"
-
 square = Task(
     "Square",
-    _square_call,
+    "Square.apply(x)",
     lambda x: x * x,
     (
         Check(
@@ -199,14 +191,14 @@ class sign_flipped(SquareNew):
         return -2 * ctx.saved_tensors[0] * g
 
 
-@square.mistake("gradient", "Your gradient is zero everywhere, so nothing before this operation would ever learn.")
+@square.mistake("gradient", ZEROS_RETURNED)
 class zeros_returned(SquareNew):
     @staticmethod
     def backward(ctx, g):
         return torch.zeros_like(g)
 
 
-@square.mistake("gradient", "Your backward returns None (is a return statement missing?): x gets no gradient at all.")
+@square.mistake("gradient", NOTHING_RETURNED)
 class nothing_returned(SquareNew):
     @staticmethod
     def backward(ctx, g):
@@ -224,16 +216,14 @@ class upstream_summed(SquareNew):
         return 2 * ctx.saved_tensors[0] * g.sum()
 
 
-@square.mistake("gradient", "Your backward takes the mean of the upstream gradient; each element has its own.")
+@square.mistake("gradient", UPSTREAM_AVERAGED)
 class upstream_averaged(SquareNew):
     @staticmethod
     def backward(ctx, g):
         return 2 * ctx.saved_tensors[0] * (g.mean() if g.numel() else g)
 
 
-@square.mistake(
-    "gradient", "Your backward returns two gradients; forward has one argument, and torch wants one gradient for each."
-)
+@square.mistake("gradient", ONE_TOO_MANY)
 class one_too_many(SquareNew):
     @staticmethod
     def backward(ctx, g):
@@ -252,7 +242,7 @@ class view_needed(SquareNew):
         return (2 * x.view(-1) * g.view(-1)).view(x.shape)
 
 
-@square.mistake("value", "Your output is float32 whatever the input is: you convert x inside. Keep the input's dtype.")
+@square.mistake("value", FLOAT32)
 class float32_inside(SquareNew):
     @staticmethod
     def forward(x):
@@ -312,8 +302,7 @@ class detached(SquareNew):
 
 @square.mistake(
     "second_order",
-    "Your backward is cut off from the graph (once_differentiable, or no_grad around all of it), so the gradient cannot "
-    "be differentiated again. Leave it out.",
+    CUT_OFF,
 )
 class not_differentiable_twice(SquareNew):
     @staticmethod
@@ -716,7 +705,7 @@ class factor_in_float32(LeakyNew):
         return x * torch.where(x > 0, 1.0, negative_slope)
 
 
-@leaky.mistake("value", "Your output is float32 whatever the input is: you convert x inside. Keep the input's dtype.")
+@leaky.mistake("value", FLOAT32)
 class float32_inside(LeakyNew):
     @staticmethod
     def forward(x, negative_slope):
@@ -1045,14 +1034,14 @@ class tanh_twice(TanhNew):
         return g * (1 - torch.tanh(y) ** 2)
 
 
-@tanh.mistake("gradient", "Your backward returns None (is a return statement missing?): x gets no gradient at all.")
+@tanh.mistake("gradient", NOTHING_RETURNED)
 class nothing_returned(TanhNew):
     @staticmethod
     def backward(ctx, g):
         return None
 
 
-@tanh.mistake("gradient", "Your gradient is zero everywhere, so nothing before this operation would ever learn.")
+@tanh.mistake("gradient", ZEROS_RETURNED)
 class zeros_returned(TanhNew):
     @staticmethod
     def backward(ctx, g):
@@ -1071,7 +1060,7 @@ class exponentials_overflow(TanhNew):
         return (a - b) / (a + b)
 
 
-@tanh.mistake("value", "Your output is float32 whatever the input is: you convert x inside. Keep the input's dtype.")
+@tanh.mistake("value", FLOAT32)
 class float32_inside(TanhNew):
     @staticmethod
     def forward(x):
@@ -1132,8 +1121,7 @@ class detached(TanhNew):
 
 @tanh.mistake(
     "second_order",
-    "Your backward is cut off from the graph (once_differentiable, or no_grad around all of it), so the gradient cannot "
-    "be differentiated again. Leave it out.",
+    CUT_OFF,
 )
 class not_differentiable_twice(TanhNew):
     @staticmethod

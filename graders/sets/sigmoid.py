@@ -9,48 +9,27 @@ from graders import checks as look
 from graders.records import Case
 from graders.task import BRAIN, DOUBLE, HALF, SINGLE, Check, Draw, Task
 from graders.testfile import FileCheck, FileMistake, FileTask, Wrong, source_of
+from graders.wording import (
+    CUT_OFF,
+    FLOAT32,
+    FLOAT32_AND_BACK,
+    KEPT_AS_ATTRIBUTE,
+    KEPT_OUTSIDE,
+    NO_FUNCTION,
+    NOTHING_RETURNED,
+    ONE_TOO_MANY,
+    UPSTREAM_AVERAGED,
+    UPSTREAM_SUMMED,
+    VIEW_NEEDED,
+    WRITES_INTO_UPSTREAM,
+    ZEROS_RETURNED,
+)
 
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
 
 FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
 FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
 SECOND = (*FIRST, look.second_order)
-
-# What several tasks say.
-NO_FUNCTION = (
-    "No torch.autograd.Function stands in the graph of your output: this gradient is torch's. The task is to write it "
-    "yourself, in backward."
-)
-NOTHING_RETURNED = "Your backward returns None (is a return statement missing?): x gets no gradient at all."
-ZEROS_RETURNED = "Your gradient is zero everywhere, so nothing before this operation would ever learn."
-UPSTREAM_SUMMED = (
-    "Your backward sums the upstream gradient first. Each element of the input has its own upstream gradient: multiply "
-    "element by element."
-)
-UPSTREAM_AVERAGED = "Your backward takes the mean of the upstream gradient; each element has its own."
-ONE_TOO_MANY = "Your backward returns two gradients; forward has one argument, and torch wants one gradient for each."
-VIEW_NEEDED = "Your Function uses view, which fails on a tensor that is not contiguous in memory; work on it as it is (or use reshape)."
-FLOAT32 = "Your output is float32 whatever the input is: you convert x inside. Keep the input's dtype."
-FLOAT32_AND_BACK = (
-    "You compute in float32 and cast back: for float64 input half of the digits are lost, and gradcheck fails. Compute in "
-    "the dtype of x (only the halves may take the detour through float32)."
-)
-CUT_OFF = (
-    "Your backward is cut off from the graph (once_differentiable, or no_grad around all of it), so the gradient cannot be "
-    "differentiated again. Leave it out."
-)
-WRITES_INTO_UPSTREAM = (
-    "Your backward writes into the upstream gradient. The numbers come out right, but the tensor is shared: another branch "
-    "of the graph now gets a wrong gradient. Make a new tensor."
-)
-KEPT_AS_ATTRIBUTE = (
-    "You keep x as an attribute of ctx, where torch does not watch it: when x is changed in place before backward, the "
-    "gradient is silently wrong. Use ctx.save_for_backward."
-)
-KEPT_OUTSIDE = (
-    "You keep tensors outside ctx (on the class, or in a global): a second call overwrites them before the first one's "
-    "backward. Use ctx.save_for_backward."
-)
 
 # --- Sigmoid ----------------------------------------------------------------------------------------------------------
 
@@ -87,6 +66,11 @@ def _sizes(draw: Draw, top: float, *shape: int) -> Tensor:
     return draw.sides(*shape, away=1, reach=1) * 10 ** draw.between(-3, top, *shape)
 
 
+def _flanks(draw: Draw, order: int = 1) -> Case:
+    """Where the sigmoid is nearly flat and its derivatives are small, but not 0."""
+    return draw.case("|x| from 4 to 16", draw.sides(12, away=4, reach=16), order=order)
+
+
 def _edges(draw: Draw) -> list[Case]:
     return [
         draw.case(
@@ -118,7 +102,12 @@ sigmoid = Task(
             2,
             "the gradient equals torch's for upstream gradients of any size, and gradcheck passes",
             "Backward returns the upstream gradient times the derivative y (1 - y), one number for each element of x.",
-            lambda d: [d.case("both signs", _wide(d)(8)), d.case("every size", _sizes(d, 1.6, 12)), *d.forms(_wide(d))],
+            lambda d: [
+                d.case("both signs", _wide(d)(8)),
+                d.case("every size", _sizes(d, 1.6, 12)),
+                _flanks(d),
+                *d.forms(_wide(d)),
+            ],
             FIRST,
             lambda d: (_wide(d)(6),),
         ),
@@ -135,7 +124,11 @@ sigmoid = Task(
             2,
             "the gradient can be differentiated again, and the result is right",
             "A Hessian, a gradient penalty or a physics loss differentiates your backward.",
-            lambda d: [d.case("both signs", _wide(d)(8), order=2), d.case("a matrix", _wide(d)(2, 3), order=2)],
+            lambda d: [
+                d.case("both signs", _wide(d)(8), order=2),
+                _flanks(d, order=2),
+                d.case("a matrix", _wide(d)(2, 3), order=2),
+            ],
             SECOND,
             lambda d: (_wide(d)(3),),
             order=2,
@@ -145,7 +138,10 @@ sigmoid = Task(
             1,
             "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
-            lambda d: [d.case("both signs", _wide(d)(6), watch=("state", "overwrite"))],
+            lambda d: [
+                d.case("both signs", _wide(d)(6), watch=("state", "overwrite")),
+                d.case("far from 0", torch.tensor(EDGES[DOUBLE], dtype=DOUBLE)),
+            ],
             (*FIRST, look.untouched, look.stateless, look.guarded),
         ),
         Check(
@@ -877,6 +873,42 @@ def no_function(x):
     return 1 / (1 + torch.exp(-x))
 
 
+@sigmoid.mistake(
+    "value",
+    "For a half-precision input without dimensions your output is float32: torch.tensor(1.0) is float32 and wins. Write the "
+    "number 1.0, which takes the dtype of x.",
+)
+class constant_in_float32(SigmoidNew):
+    @staticmethod
+    def forward(x):
+        return torch.tensor(1.0) / (torch.tensor(1.0) + torch.exp(-x))
+
+
+@sigmoid.mistake(
+    "contract",
+    "Your forward clamps x in place (clamp_): numbers far from 0 change in the caller's tensor. Use clamp, which makes a new one.",
+)
+class clamps_input(SigmoidNew):
+    @staticmethod
+    def forward(x):
+        return 1 / (1 + torch.exp(-x.clamp_(-80, 80)))
+
+
+@sigmoid.mistake(
+    "allowed",
+    "Your forward keeps to exp, and your backward takes tanh. The slope is y (1 - y): the output that you can save is all it needs.",
+)
+class tanh_in_backward(SigmoidNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (1 - torch.tanh(x / 2) ** 2) / 4
+
+
 # --- Cube -------------------------------------------------------------------------------------------------------------
 
 
@@ -917,7 +949,10 @@ cube = Task(
             1,
             "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
-            lambda d: [d.case("both signs", _sides(d)(5), watch=("state", "overwrite", "trace"))],
+            lambda d: [
+                d.case("both signs", _sides(d)(5), watch=("state", "overwrite", "trace")),
+                d.case("every size", d.scales(4, 3)),
+            ],
             look.CONTRACT,
         ),
     ),
