@@ -147,7 +147,7 @@ sigmoid = Task(
         Check(
             "allowed",
             1,
-            "exp and expm1 with arithmetic, comparison, clamp and where alone, in backward too",
+            "exp and expm1 with arithmetic, comparison, clamp and the like, in backward too",
             "The task is to make the sigmoid, not to call it.",
             lambda d: [d.case("both signs", _wide(d)(6), watch=("trace",), deny=DENIED)],
             (*FORWARD, *FIRST, look.allowed),
