@@ -25,6 +25,7 @@ HEADINGS = [
 CELLS, WORDS, MEDIAN_LINES, MOST_LINES, FUNCTION_LINES = 45, 2500, 12, 40, 25
 CARD = re.compile(
     r"\*\*You will be able to\*\*\n\n(?P<abilities>(?:- [^\n]+\n){3})\n"
+    r"\*\*What it takes\*\*\n\n"
     r"- \*\*Time:\*\* (?P<minutes>\d+) minutes\n"
     r"- \*\*Difficulty:\*\* (?P<difficulty>[1-5]) of 5\n"
     r"- \*\*Needs:\*\* (?P<needs>[^\n]+)"

@@ -16,6 +16,8 @@ CARD = """**You will be able to**
 - prove it
 - ship it
 
+**What it takes**
+
 - **Time:** 60 minutes
 - **Difficulty:** 2 of 5
 - **Needs:** [Chapter 1](01_relu.ipynb)"""
