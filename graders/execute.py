@@ -4,62 +4,104 @@ Stock nbgrader gives up a whole submission when its kernel dies, and gives full 
 cell that was stopped or not reached gets an error output here: it scores 0, and all before it keeps its points.
 """
 
+import asyncio
+import atexit
 import json
 import math
+import os
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from jupyter_client.manager import KernelManager
+from jupyter_core.utils import ensure_event_loop, run_sync
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import Execute
-from traitlets import Integer
+from traitlets import Bool, Integer, Unicode
 
 CELL_TIME, NOTEBOOK_TIME, KERNEL_DIED, OUTPUT_CUT = "CellTimeLimit", "NotebookTimeLimit", "KernelDied", "OutputLimit"
 CUT = "output cut: this cell wrote more than"
 PAYLOADS = ("stream", "display_data", "update_display_data", "execute_result", "error")
 
 
+@dataclass
+class _Kernel:
+    """A started kernel, its directory, and the environment that it was given."""
+
+    manager: KernelManager
+    room: tempfile.TemporaryDirectory
+    environment: dict[str, str]
+
+    def close(self) -> None:
+        if run_sync(self.manager.is_alive)():
+            run_sync(self.manager.shutdown_kernel)(now=True)
+        run_sync(self.manager.cleanup_resources)()
+        self.room.cleanup()
+
+
 class LimitedExecute(Execute):
     """nbgrader's Execute with a time budget per notebook, a limit on output, and a kernel that may die.
 
-    The kernel works in an empty directory, so that files handed in beside a notebook are not imported.
+    The kernel works in an empty directory, so that files handed in beside a notebook are not imported. From a process's
+    second notebook on, the next kernel starts while a notebook runs: every notebook has a fresh one and does not wait.
     """
 
     notebook_timeout = Integer(120, help="Seconds for all cells of a notebook together.").tag(config=True)
     max_output = Integer(1_000_000, help="Characters of output kept per cell.").tag(config=True)
+    preload = Unicode("", help="Python that a waiting kernel runs, in a namespace of its own.").tag(config=True)
+
+    coalesce_streams = Bool(True, help="A print whose pieces arrive apart is one output: a verdict is read from one.")
+
+    _next: ClassVar[_Kernel | None] = None
+    _executed: ClassVar[int] = 0
 
     def preprocess(
         self, nb: NotebookNode, resources: ResourcesDict, km: Any = None
     ) -> tuple[NotebookNode, ResourcesDict]:
-        """Execute ``nb`` in an empty directory, within its time."""
+        """Execute ``nb`` in a kernel of its own, within its time."""
+        cls = LimitedExecute
+        kernel, cls._next = cls._next, None
+        if kernel and (kernel.environment != dict(os.environ) or not run_sync(kernel.manager.is_alive)()):
+            kernel = kernel.close()
+        kernel = kernel or self._start()
+        if cls._executed:
+            cls._next = self._start()
+        cls._executed += 1
         self._deadline = monotonic() + self.notebook_timeout
         self._stopped: tuple[str, str] | None = None
-        metadata = resources.get("metadata", {})
-        before = metadata.get("path")
-        with tempfile.TemporaryDirectory() as folder:
-            self._room = Path(folder)
-            (self._room / "work").mkdir()
-            resources["metadata"] = {**metadata, "path": str(self._room / "work")}
-            try:
-                return super().preprocess(nb, resources, km)
-            finally:
-                resources["metadata"] = {**metadata, "path": before}
+        try:
+            return super().preprocess(nb, resources, kernel.manager)
+        except KeyboardInterrupt:
+            for task in asyncio.all_tasks(ensure_event_loop()):  # or asyncio complains that nobody asked how they ended
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+        finally:
+            if self.kc is not None:
+                self.kc.stop_channels()
+            kernel.close()
 
-    def create_kernel_manager(self) -> KernelManager:
-        """A kernel manager whose sockets, where the transport is ipc, have a path that both ends see."""
-        manager = super().create_kernel_manager()
-        manager.connection_file = str(self._room / "kernel.json")
-        return manager
-
-    def start_new_kernel(self, **kwargs: Any) -> None:
-        """Start the kernel; what it writes to its own terminal is nobody's output."""
-        super().start_new_kernel(**kwargs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def _start(self) -> _Kernel:
+        room = tempfile.TemporaryDirectory()
+        work = Path(room.name, "work")
+        work.mkdir()
+        manager = self.kernel_manager_class(kernel_name="python3", config=self.config)
+        manager.connection_file = str(Path(room.name, "kernel.json"))  # sockets, if ipc, where both ends see them
+        run_sync(manager.start_kernel)(
+            extra_arguments=[
+                "--HistoryManager.hist_file=:memory:",
+                f"--IPKernelApp.exec_lines=exec({self.preload!r}, {{}})",
+            ],
+            cwd=str(work),
+            stdout=subprocess.DEVNULL,  # what it writes to its own terminal is nobody's output
+            stderr=subprocess.DEVNULL,
+        )
+        return _Kernel(manager, room, dict(os.environ))
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
@@ -117,3 +159,9 @@ def _error(name: str, text: str) -> NotebookNode:
 
 def _reply(name: str, text: str) -> dict[str, Any]:
     return {"ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}
+
+
+@atexit.register
+def _close_next() -> None:
+    if LimitedExecute._next:
+        LimitedExecute._next.close()

@@ -21,7 +21,6 @@ from .submission import Problem
 HEAD = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
 HANDED_IN = "2026-02-02 12:00:00 UTC"  # nbgrader's release_feedback needs a time
 STEPS = ("submitted", "autograded", "feedback")
-LOOP = "\n\nstep = 0\nwhile step < 10:\n    print(step)\n"  # the line that counts was forgotten
 
 
 class SampleError(Exception):
@@ -85,11 +84,9 @@ def _fill(exercise: Path, answers: Path, rule: dict[str, str]) -> str:
             pass
         case "cell deleted":
             notebook.cells.remove(cells[rule["cell"]])
-        case "endless loop":
-            cells[rule["cell"]].source += LOOP
         case "cut short":
             text = nbformat.writes(notebook)
-            return text[: len(text) // 2]
+            return text[:300]
         case kind:
             raise SampleError(f"sample/damage.toml: there is no damage of the kind {kind!r}")
     return nbformat.writes(notebook)

@@ -33,6 +33,13 @@ def test_big():
     g, = torch.autograd.grad(y.sum(), x, create_graph=True)
     assert y.isfinite().all() and g.isfinite().all()
 
+def test_dtype_and_shape():
+    for d in (torch.float16, torch.bfloat16, torch.float32):
+        for s in ((), (2, 3)):
+            x = torch.ones(s, dtype=d, requires_grad=True)
+            y = Sigmoid.apply(x); y.sum().backward()
+            assert y.dtype == d == x.grad.dtype and y.shape == x.shape == x.grad.shape
+
 # %% Cube
 class Cube(torch.autograd.Function):
     @staticmethod
