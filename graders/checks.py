@@ -1,7 +1,7 @@
 """What a check looks at: pure functions of a case, your record of it and the expected record.
 
-A look returns None, or a `Finding`: the first thing that is wrong, in words for the author of the code. `ORDER` is the
-order in which a check looks: what is missing before what is misshapen before what is off by a number.
+A look returns None, or a `Finding`: the first thing that is wrong, in words for the author of the code. A check looks
+in the order of the tuples below: for what is missing before what is misshapen before what is off by a number.
 """
 
 import re
@@ -159,7 +159,7 @@ def function(call: str, case: Case, yours: Record, expected: Record) -> Finding 
         text = "The output does not require a gradient, so nothing reaches x: is it cut off by detach or no_grad?"
         return _found("function", call, case, text)
     if not yours.function:
-        text = "No torch.autograd.Function stands in the graph: this gradient is torch's, and the task asks for yours."
+        text = "The gradient of your output is torch's, wholly or in part (see its grad_fn); the task asks for yours."
         return _found("function", call, case, text)
     return None
 
@@ -186,7 +186,7 @@ def _compare_grads(
 
 
 def gradient(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The gradients, None included."""
+    """The gradients; None where a number is expected is wrong."""
     return _compare_grads("gradient", "gradient", call, case, yours.grads, expected.grads)
 
 
@@ -232,8 +232,8 @@ def stateless(call: str, case: Case, yours: Record, expected: Record) -> Finding
     """One graph does not disturb another, and backward can run twice."""
     if "state" not in case.watch:
         return None
-    told = {"forward": "another forward before backward", "backward": "running backward twice"}
-    for what, grads in ((told["forward"], yours.interleaved), (told["backward"], yours.repeated)):
+    ways = (("another forward before backward", yours.interleaved), ("running backward twice", yours.repeated))
+    for what, grads in ways:
         if found := _compare_grads("stateless", f"gradient after {what}", call, case, grads, expected.grads):
             return found
     return None
@@ -328,9 +328,9 @@ def alike(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS
     """Whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
 
     def told(r: Record) -> tuple:
-        # torch's own complaints about a backward tell mistakes apart; other messages depend on how code is written
-        said = r.failure and re.sub(r"\w+Backward", "Backward", r.failure.message)
-        failure = r.failure and (r.failure.stage, r.failure.kind, said if "Backward" in said else "")
+        # messages tell mistakes apart, but for the names that the author chose
+        said = r.failure and re.sub(r"\b\w+Backward|'[^']*'", "", r.failure.message)
+        failure = r.failure and (r.failure.stage, r.failure.kind, said)
         numbers = (failure, r.kind, r.outputs, r.differentiable, r.function, r.grads, r.second)
         return numbers, tuple(SYMPTOMS[look](r) for look in looks if look in SYMPTOMS)
 

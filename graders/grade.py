@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 from graders import testfile
+from graders.observe import pristine
 from graders.operation import Operation, Responder
 from graders.sets import load
 
@@ -48,7 +49,7 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Call
     """
     task = load(set_name)[task_name]
     seed = int(os.environ.get("GRADERS_SEED", "0"))
-    with silence():
+    with silence(), pristine():
         if isinstance(task, testfile.FileTask):
             verdict = task.judge(check_name, testfile.cell_source(task.first_line), seed)
         else:

@@ -1,6 +1,7 @@
 """Runs cases on an operation and writes down what happened. Runs where the student's code runs; judges nothing."""
 
 import gc
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
@@ -16,10 +17,23 @@ from graders.records import Case, Failure, Helper, Record
 from graders.wire import DTYPES, copy_of
 
 STUDENT_ERRORS = (Exception, SystemExit)
+STRUCTURAL = re.compile(
+    r"(torch::autograd::)?(AccumulateGrad|(Alias|Clone|Contiguous|Expand|Permute|Reshape|ReshapeAlias|Select|Slice|Squeeze|Sum"
+    r"|T|ToCopy|Transpose|Unsqueeze|UnsafeView|View)Backward\d*)"
+)
 
 
 class _Stop(Exception):
     """The rest of a case cannot be observed."""
+
+
+def told(stage: str, error: BaseException) -> Failure:
+    """An exception as data; its text may be anything, or not even be had."""
+    try:
+        text = str(error)
+    except STUDENT_ERRORS:
+        text = ""
+    return Failure(stage, type(error).__name__, text[:2000].encode("utf-8", "replace").decode())
 
 
 def resolve(get: Callable[[], Callable]) -> Callable | Failure:
@@ -27,7 +41,7 @@ def resolve(get: Callable[[], Callable]) -> Callable | Failure:
     try:
         return get()
     except STUDENT_ERRORS as error:
-        return Failure("exists", type(error).__name__, str(error))
+        return told("exists", error)
 
 
 def observe(operation: Callable | Failure, case: Case) -> Record:
@@ -36,7 +50,7 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
     if isinstance(operation, Failure):
         record.failure = operation
         return record
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+    with pristine():
         try:
             _first_order(operation, case, record)
             if case.upstream is not None:
@@ -46,7 +60,21 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
                     _second_order(operation, case, record)
         except _Stop:
             pass
+        except STUDENT_ERRORS as error:  # what was returned cannot even be looked at
+            record.failure = record.failure or told("result", error)
     return record
+
+
+@contextmanager
+def pristine() -> Iterator[None]:
+    """Torch as it starts: gradients on, float32 by default; afterwards as it was, the random stream too."""
+    dtype = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
 
 
 @contextmanager
@@ -55,7 +83,7 @@ def _stage(name: str, record: Record) -> Iterator[None]:
         yield
     except STUDENT_ERRORS as error:
         if record.failure is None:
-            record.failure = Failure(name, type(error).__name__, str(error))
+            record.failure = told(name, error)
         raise _Stop from None
 
 
@@ -113,18 +141,20 @@ def _changed(case: Case, args: list) -> list[str]:
     ]
 
 
-def _graph_has_function(output: Tensor) -> bool:
-    """Whether a Python `torch.autograd.Function` stands anywhere in the graph of `output`."""
-    todo, seen = [output.grad_fn], set()
+def _gradient_is_own(output: Tensor) -> bool:
+    """Whether the graph of `output` is made of Python Functions and of what only moves, repeats or sums numbers."""
+    todo, seen, own = [output.grad_fn], set(), False
     while todo:
         node = todo.pop()
         if node is None or node in seen:
             continue
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            return True
+            own = True
+        elif not STRUCTURAL.fullmatch(node.name()):
+            return False
         seen.add(node)
         todo += [n for n, _ in node.next_functions]
-    return False
+    return own
 
 
 def _first_order(operation: Callable, case: Case, record: Record) -> None:
@@ -140,13 +170,15 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     record.kind = "Tensor" if isinstance(result, Tensor) else record.kind
     record.outputs = _values(outputs)
     record.differentiable = tuple(o.requires_grad for o in outputs)
-    record.function = any(_graph_has_function(o) for o in outputs)
+    record.function = any(_gradient_is_own(o) for o in outputs)
     memory = {a.untyped_storage().data_ptr() for a in args if isinstance(a, Tensor) and a.numel()}
     record.shares_memory = any(o.untyped_storage().data_ptr() in memory for o in outputs if o.numel())
     if case.upstream is None:
         return
-    output = outputs[0]
-    if len(outputs) > 1 or output.shape != case.upstream.shape or not output.requires_grad:
+    if not isinstance(result, Tensor):
+        raise _Stop
+    output = result
+    if output.shape != case.upstream.shape or not output.requires_grad:
         raise _Stop
     upstream = copy_of(case.upstream).to(output.dtype)
     was = copy_of(upstream)
@@ -198,9 +230,9 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
     for target in [*tensors, "the output"]:
         args, inputs = _arguments(case)
         output = _forward(operation, case, args, record)
-        with torch.no_grad():
-            (output if target == "the output" else args[target]).mul_(-3).add_(0.3)  # other signs, other sizes
         try:
+            with torch.no_grad():
+                (output if target == "the output" else args[target]).mul_(-3).add_(0.3)  # other signs, other sizes
             upstream = copy_of(case.upstream).to(output.dtype)
             grads = _values(torch.autograd.grad(output, inputs, upstream, allow_unused=True))
         except STUDENT_ERRORS:
@@ -211,6 +243,10 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
 
 class _Trace(TorchDispatchMode):
     """Notes each operator below autograd and the memory of what it returns."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch imports its compiler, which takes most of a second
 
     def __init__(self) -> None:
         super().__init__()

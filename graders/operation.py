@@ -11,7 +11,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from graders.observe import STUDENT_ERRORS, fresh, observe, resolve
+from graders.observe import STUDENT_ERRORS, fresh, observe, pristine, resolve, told
 from graders.records import Case, Failure, Record
 from graders.wire import MAX_BYTES, WireError, decode, encode
 
@@ -33,7 +33,10 @@ class Responder:
         self.get = get
 
     def __call__(self, message: dict) -> dict:
-        operation = resolve(self.get)
+        with pristine():
+            return self._answer(resolve(self.get), message)
+
+    def _answer(self, operation: Callable | Failure, message: dict) -> dict:
         if message["do"] == "observe":
             return {"records": [observe(operation, case) for case in message["cases"]]}
         if isinstance(operation, Failure):
@@ -41,11 +44,10 @@ class Responder:
         inputs = [fresh(t, r) for t, r in zip(message["inputs"], message["requires_grad"], strict=True)]
         upstreams = [[fresh(u, True) for u in level] for level in message["upstreams"]]
         try:
-            with torch.enable_grad():
-                results = _derivative(operation, message["args"], message["slots"], inputs, upstreams)
-                flags = [r is not None and r.requires_grad for r in results]
+            results = _derivative(operation, message["args"], message["slots"], inputs, upstreams)
+            flags = [r is not None and r.requires_grad for r in results]
         except STUDENT_ERRORS as error:
-            return {"failure": Failure("gradcheck", type(error).__name__, str(error))}
+            return {"failure": told("gradcheck", error)}
         return {"results": [None if r is None else r.detach() for r in results], "differentiable": flags}
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-WATCHES = ("trace", "state", "overwrite")
-
 
 @dataclass(frozen=True)
 class Helper:
@@ -47,7 +45,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception of the student's code: in which stage ("exists", "forward", "backward", "second order")."""
+    """An exception of the student's code.
+
+    Attributes:
+        stage: "exists", "forward", "backward", "second backward", "second order", "gradcheck", or "result": what came
+            back cannot be looked at.
+        kind: the exception's type.
+        message: its text.
+    """
 
     stage: str
     kind: str
@@ -63,7 +68,7 @@ class Record:
         kind: "Tensor", or the name of the type returned.
         outputs: the tensors returned.
         differentiable: whether each output requires a gradient.
-        function: whether a `torch.autograd.Function` stands in the output's graph.
+        function: whether the output's gradient is made by Python `torch.autograd.Function`s alone.
         grads: per argument that requires one, its gradient or None. None as a whole: not asked, or not possible.
         second: the second order, likewise; the last entry belongs to the upstream gradient.
         changed: what was changed in place: "argument 0", "the upstream gradient", "the output".

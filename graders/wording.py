@@ -1,8 +1,8 @@
 """What the messages of several tasks say alike."""
 
 NO_FUNCTION = (
-    "No torch.autograd.Function stands in the graph of your output: this gradient is torch's. The task is to write it "
-    "yourself, in backward."
+    "The gradient of your output is torch's, wholly or in part: its graph holds more than your torch.autograd.Function. The "
+    "task is to write all of it yourself, in backward."
 )
 NOTHING_RETURNED = "Your backward returns None (is a return statement missing?): x gets no gradient at all."
 ZEROS_RETURNED = "Your gradient is zero everywhere, so nothing before this operation would ever learn."

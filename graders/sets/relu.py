@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from graders import checks as look
 from graders.records import Case
-from graders.task import DOUBLE, Check, Draw, Task
+from graders.task import DOUBLE, DTYPES, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
@@ -23,6 +23,7 @@ from graders.wording import (
 )
 
 INFINITY = float("inf")
+DENIED = ("aten::leaky_relu_backward", "aten::threshold_backward", "aten::tanh_backward")  # torch's own backwards
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
 
 
@@ -56,7 +57,8 @@ square = Task(
             "Backward returns the upstream gradient times the derivative, one number for each element of x.",
             lambda d: [
                 d.case("both signs", d.sides(7)),
-                d.case("every size", d.scales(12)),
+                d.case("every size", d.scales(12), upstream=d.scales(12)),
+                d.case("zeros", torch.zeros(3, dtype=DOUBLE)),
                 *d.forms(_sides(d)),
             ],
             look.FIRST,
@@ -78,7 +80,7 @@ square = Task(
             "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
-                d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace")),
+                d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace"), deny=DENIED),
                 d.case("every size", d.scales(4, 3)),
             ],
             look.CONTRACT,
@@ -370,8 +372,9 @@ def _kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
         kink = torch.tensor([-1.0, -0.0, 0.0, 1.0], dtype=DOUBLE)
         return [
             d.case("both signs", d.sides(8), *rest),
-            d.case("every size", d.scales(12), *rest),
-            d.case("at 0", kink, *rest, upstream=torch.ones_like(kink)),
+            d.case("every size", d.scales(12), *rest, upstream=d.scales(12)),
+            *(d.case("at 0", kink.to(t), *rest, upstream=torch.ones_like(kink, dtype=t)) for t in DTYPES),
+            *(d.case("at 0, another slope", kink, 3.0, upstream=torch.ones_like(kink)) for _ in rest),
             *d.forms(_sides(d), *rest),
         ]
 
@@ -392,7 +395,7 @@ def _kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
         ("contract", "the caller's tensors stay untouched; backward's go through save_for_backward",
          "Tensors that your Function did not make belong to others.",
          lambda d: [
-             d.case("both signs", d.sides(6), *rest, watch=("state", "overwrite", "trace")),
+             d.case("both signs", d.sides(6), *rest, watch=("state", "overwrite", "trace"), deny=DENIED),
              d.case("every size", d.scales(4, 3), *rest),
          ],
          look.CONTRACT, None, 1),
@@ -415,7 +418,8 @@ leaky = Task(
             "every float is a slope: 0, negative, above 1, by position or by keyword",
             "The slope is an argument: value and gradient have to follow it.",
             lambda d: [
-                *(d.case(f"slope {s}", d.sides(6), s) for s in (0.0, -0.7, 3.0, 0.25)),
+                *(d.case(f"slope {s}", d.sides(6), s) for s in (0.0, -0.7, 3.0, 0.25, 20.0)),
+                *(d.case(f"{str(t)[6:]}, slope 0.25", d.sides(4, dtype=t), 0.25) for t in DTYPES[:3]),
                 d.case("slope by keyword", d.sides(6), 0.3, keywords=("negative_slope",)),
             ],
             (*look.FIRST, look.value),
@@ -861,7 +865,7 @@ def _tanh_inputs(draw: Draw):
 tanh = Task(
     "Tanh",
     "Tanh.apply(x)",
-    torch.tanh,
+    lambda x: torch.tanh(x),
     (
         Check(
             "value",
@@ -882,7 +886,7 @@ tanh = Task(
             "The derivative of tanh is 1 - tanh(x)^2, times the upstream gradient.",
             lambda d: [
                 d.case("both signs", _tanh_inputs(d)(7)),
-                d.case("every size", d.scales(12)),
+                d.case("every size", d.scales(12), upstream=d.scales(12)),
                 d.case("large inputs", torch.tensor([-1000.0, 0.0, 1000.0], dtype=DOUBLE)),
                 *d.forms(_tanh_inputs(d)),
             ],
@@ -913,7 +917,7 @@ tanh = Task(
             "the caller's tensors stay untouched; backward's go through save_for_backward",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
-                d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace")),
+                d.case("both signs", d.sides(5), watch=("state", "overwrite", "trace"), deny=DENIED),
                 d.case("every size", d.scales(4, 3)),
             ],
             look.CONTRACT,
@@ -1224,6 +1228,17 @@ class kept_outside_ctx(Function):
     @staticmethod
     def backward(ctx, g):
         return g * (1 - GLOBAL["y"] ** 2)
+
+
+@tanh.mistake(
+    "contract",
+    "Your backward calls torch's own (tanh_backward). The task is to write it: the upstream gradient times 1 - y^2.",
+)
+class torchs_own_backward(TanhNew):
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return torch.ops.aten.tanh_backward(g, y)
 
 
 @tanh.mistake("gradient", NO_FUNCTION)

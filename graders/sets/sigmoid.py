@@ -87,14 +87,17 @@ def _edges(draw: Draw) -> list[Case]:
 sigmoid = Task(
     "Sigmoid",
     "Sigmoid.apply(x)",
-    torch.sigmoid,
+    lambda x: torch.sigmoid(x),
     (
         Check(
             "value",
             1,
             "the output equals torch.sigmoid in every dtype, shape and layout",
             "Forward is what every later number rests on.",
-            lambda d: [d.case("every size", _sizes(d, 1.6, 12), order=0), *d.forms(_wide(d), order=0)],
+            lambda d: [
+                d.case("every size", _sizes(d, 1.6, 12), order=0),
+                *d.forms(_wide(d), order=0),
+            ],
             FORWARD,
         ),
         Check(
@@ -926,7 +929,12 @@ cube = Task(
             2,
             "value and gradient are those of x**3 in every dtype, shape and layout, and gradcheck passes",
             "Backward returns the upstream gradient times 3 x^2, one number for each element of x.",
-            lambda d: [d.case("both signs", _sides(d)(7)), d.case("zeros", torch.zeros(3, dtype=DOUBLE)), *d.forms(_sides(d))],
+            lambda d: [
+                d.case("both signs", _sides(d)(7)),
+                d.case("every size", d.scales(12), upstream=d.scales(12)),
+                d.case("zeros", torch.zeros(3, dtype=DOUBLE)),
+                *d.forms(_sides(d)),
+            ],
             (*FORWARD, *FIRST),
             lambda d: (_sides(d)(5),),
         ),

@@ -239,6 +239,61 @@ def test_when_two_mistakes_fit_none_is_named() -> None:
     assert task.judge("gradient", local(zero.apply)).mistake == ""
 
 
+@pytest.mark.parametrize("returned", ["tuple", "empty", "expanded", "unprintable"])
+def test_whatever_a_student_returns_or_raises_ends_in_a_verdict(returned: str) -> None:
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    def odd(x: torch.Tensor) -> object:
+        if returned == "unprintable":
+            raise Unprintable
+        square = x * x
+        return {"tuple": (square,), "empty": (), "expanded": square.sum().expand(x.shape)}[returned]
+
+    for check in load("relu")["Square"].checks:
+        assert load("relu")["Square"].judge(check.name, local(odd)).earned == 0
+
+
+def test_a_borrowed_gradient_is_not_the_author_s_own() -> None:
+    class Identity(Twice):
+        @staticmethod
+        def forward(x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.clone()
+
+    verdict = load("relu")["Square"].judge("gradient", local(lambda x: Identity.apply(x) ** 2))
+    assert verdict.earned == 0 and verdict.mistake == "no_function"
+
+
+def test_an_error_of_its_own_is_not_taken_for_a_known_mistake() -> None:
+    class Broken(Twice):
+        @staticmethod
+        def forward(x):
+            raise RuntimeError("my own bug")
+
+    for check in load("relu")["Square"].checks:
+        assert load("relu")["Square"].judge(check.name, local(Broken.apply)).mistake == ""
+
+
+def test_grade_leaves_torch_as_it_was(capfd: pytest.CaptureFixture) -> None:
+    right = next(iter(load("relu")["Square"].solutions.values()))
+    torch.set_grad_enabled(False)
+    torch.set_default_dtype(torch.float64)
+    state = torch.get_rng_state()
+    try:
+        scores = [grade("relu", "Square", check.name, lambda: right) for check in load("relu")["Square"].checks]
+        assert scores == [1, 1, 1, 1]
+        assert not torch.is_grad_enabled() and torch.get_default_dtype() == torch.float64
+        assert torch.equal(torch.get_rng_state(), state)
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+
+
 def test_inputs_follow_the_seed() -> None:
     def drawn(seed: int) -> torch.Tensor:
         return Draw(double.reference, seed).normal(4)
@@ -268,7 +323,7 @@ def test_grade_returns_a_float_and_prints_the_verdict_alone(capfd: pytest.Captur
         score = grade("relu", "Square", "gradient", lambda: Loud.apply)
     out, err = capfd.readouterr()
     assert type(score) is float and score == 1.0 and err == "" and not caught
-    assert out == "Square gradient: 1 of 1 points\nRight in 13 cases, and gradcheck agrees.\n"
+    assert out == "Square gradient: 1 of 1 points\nRight in 15 cases, and gradcheck agrees.\n"
 
 
 def test_grade_of_a_missing_name_is_a_verdict(capfd: pytest.CaptureFixture) -> None:
