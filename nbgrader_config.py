@@ -57,7 +57,7 @@ c.Execute.timeout = 30  # seconds a cell
 c.LimitedExecute.notebook_timeout = 120  # seconds a notebook
 c.LimitedExecute.max_output = 1_000_000  # characters a cell
 c.LimitedExecute.preload = (  # what every notebook does first, done while the one before still runs
-    "import torch, matplotlib.pyplot, torch._dynamo; "
+    "import torch, matplotlib.pyplot; "
     "torch.autograd.gradcheck(torch.sin, torch.ones(1, dtype=torch.double, requires_grad=True))"
 )
 c.Execute.shutdown_kernel = "immediate"
