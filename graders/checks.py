@@ -4,6 +4,7 @@ A look returns None, or a `Finding`: the first thing that is wrong, in words for
 in the order of the tuples below: for what is missing before what is misshapen before what is off by a number.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graders.observe import same
-from graders.records import Case, Record
+from graders.records import Case, Helper, Record
 
 TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
     torch.float64: (1e-7, 1e-7),
@@ -49,15 +50,19 @@ def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
     return tuple(wrong.nonzero()[0].tolist()) if wrong.any() else None
 
 
+def parameters(call: str) -> list[str]:
+    """The names of the parameters in a call: x, weight and bias for "Linear.apply(x, weight, bias=None)"."""
+    return [p.split("=")[0] for p in call[call.index("(") + 1 : -1].split(", ")]
+
+
 def describe(call: str, case: Case) -> str:
     """A case in words: "Square.apply(x), x float64 of shape (2, 3): a transposed input"."""
-    names = call[call.index("(") + 1 : -1].split(", ")
     words = []
-    for name, arg in zip(names, case.args, strict=False):
+    for name, arg in zip(parameters(call), case.args, strict=False):
         if isinstance(arg, Tensor):
             words.append(f"{name} {str(arg.dtype).removeprefix('torch.')} of shape {tuple(arg.shape)}")
         else:
-            words.append(f"{name} = {arg}")
+            words.append(f"{name} = {arg.name if isinstance(arg, Helper) else arg}")
     return f"{case.name}: {', '.join(words)}"
 
 
@@ -65,16 +70,16 @@ def _found(look: str, call: str, case: Case, message: str, **evidence: object) -
     return Finding(look, message, {"case": describe(call, case)} | {k: str(v) for k, v in evidence.items()})
 
 
-def _around(call: str, case: Case, index: tuple[int, ...], upstream: bool) -> str:
-    """The elements of the arguments (and of the upstream gradient) at `index`, as ", where x = 1 and ..."."""
-    names = call[call.index("(") + 1 : -1].split(", ")
-    given = [*zip(names, case.args, strict=False), *([("the upstream gradient", case.upstream)] if upstream else [])]
-    shape = case.upstream.shape if case.upstream is not None else None
-    parts = [
-        f"{name} = {number(value[index] if isinstance(value, Tensor) else value)}"
-        for name, value in given
-        if not isinstance(value, Tensor) or (value.shape == shape or shape is None)
-    ]
+def _around(call: str, case: Case, index: tuple[int, ...], shape: torch.Size, upstream: bool) -> str:
+    """The numbers among the arguments, and the elements at `index` of those of this shape: ", where x = 1 and ..."."""
+    given = list(zip(parameters(call), case.args, strict=False))
+    given += [("the upstream gradient", case.upstream)] if upstream and case.upstream is not None else []
+    parts = []
+    for name, value in given:
+        if isinstance(value, Tensor) and value.shape == shape:
+            parts.append(f"{name} = {number(value[index])}")
+        elif (isinstance(value, Tensor) and value.numel() == 1) or isinstance(value, int | float):
+            parts.append(f"{name} = {number(value)}")
     return f" where {', '.join(parts)}" if parts else ""
 
 
@@ -85,7 +90,7 @@ def _differ(
     if index is None:
         return None
     at = f" at index {index}" if index else ""
-    text = f"Wrong {what}{at}{_around(call, case, index, upstream)}."
+    text = f"Wrong {what}{at}{_around(call, case, index, yours.shape, upstream)}."
     a, b = number(yours[index]), number(expected[index])
     if a == b:  # they differ in later digits
         a, b = repr(yours[index].item()), repr(expected[index].item())
@@ -164,6 +169,65 @@ def function(call: str, case: Case, yours: Record, expected: Record) -> Finding 
     return None
 
 
+def differentiable(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """A gradient can pass, whoever computes it."""
+    if any(expected.differentiable) and not any(yours.differentiable):
+        text = (
+            "The output does not require a gradient, so nothing reaches the input: is it cut off by detach or no_grad?"
+        )
+        return _found("function", call, case, text)
+    return None
+
+
+def no_function(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """No Function of the author's in the graph."""
+    if yours.custom:
+        text = "The graph of your output holds a torch.autograd.Function; this task is to be solved without one."
+        return _found("no function", call, case, text)
+    return None
+
+
+def exact(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's numbers to the last bit."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if not same(a, b):
+            index = tuple((~((a == b) | ((a != a) & (b != b)))).nonzero()[0].tolist())
+            at = f" at index {index}" if index else ""
+            text = f"The value{at} is not exact{_around(call, case, index, a.shape, False)}."
+            return _found("value", call, case, text, yours=repr(a[index].item()), expected=repr(b[index].item()))
+    return None
+
+
+def numbers(relative: float) -> Look:
+    """A look at Python numbers, each within this relative distance of what is expected (absolute below 1e-6)."""
+
+    def numbers(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+        wanted = len(expected.numbers)
+        if len(yours.numbers) != wanted or not all(isinstance(n, float) for n in yours.numbers):
+            text = f"The result is not a tuple of {wanted} Python floats: a tensor becomes one by .item()."
+            return _found("returns", call, case, text)
+        for i, (a, b) in enumerate(zip(yours.numbers, expected.numbers, strict=True)):
+            if not abs(a - b) <= relative * abs(b) + 1e-6:
+                text = f"Wrong number {i} of the {wanted} returned."
+                return _found("value", call, case, text, yours=number(a), expected=number(b))
+        return None
+
+    return numbers
+
+
+def counts(**most: int) -> Look:
+    """A look at what the helpers counted: at most so many of each."""
+
+    def counts(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+        for name, limit in most.items():
+            if (seen := dict(yours.tally).get(name, 0)) > limit:
+                text = f"Too much work: {seen} {name.replace('_', ' ')}, where {limit} are plenty whatever the size."
+                return _found("counts", call, case, text, yours=seen, expected=f"at most {limit}")
+        return None
+
+    return counts
+
+
 def _tensors_in(case: Case) -> list[int]:
     return [i for i, required in enumerate(case.requires_grad) if required]
 
@@ -173,9 +237,10 @@ def _compare_grads(
 ) -> Finding | None:
     if expected is None:
         return None
-    names = [call[call.index("(") + 1 : -1].split(", ")[i] for i in _tensors_in(case)] + ["the upstream gradient"]
+    names = [parameters(call)[i] for i in _tensors_in(case)] + ["the upstream gradient"]
     for name, a, b in zip(names, yours or (None,) * len(expected), expected, strict=False):
         b = torch.zeros_like(case.upstream) if b is None and name == "the upstream gradient" else b
+        b = torch.zeros_like(a) if b is None and a is not None and none_is_zero else b
         if a is None and b is not None and not (none_is_zero and not b.any()):
             text = f"The {what} with respect to {name} is None: nothing is passed back."
             return _found(look, call, case, text)
@@ -214,10 +279,10 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
 
 def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Nothing that belongs to somebody else was changed in place."""
-    names = call[call.index("(") + 1 : -1].split(", ")
     if yours.changed:
-        what = yours.changed[0]
-        what = names[int(what.split()[1])] if what.startswith("argument") else what
+        what, *rest = yours.changed[0].partition(" .")[::2]
+        what = parameters(call)[int(what.split()[1])] if what.startswith("argument") else what
+        what = ".".join([what, *filter(None, rest)])
         return _found("untouched", call, case, f"Your code changes {what} in place; it belongs to the caller.")
     if yours.sibling is not None and not same(yours.sibling, case.upstream.to(yours.sibling.dtype)):
         text = "Your backward writes into the upstream gradient and corrupts the gradient of another branch."
@@ -241,7 +306,7 @@ def stateless(call: str, case: Case, yours: Record, expected: Record) -> Finding
 
 def guarded(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """A tensor that backward needs cannot be changed unnoticed."""
-    names = call[call.index("(") + 1 : -1].split(", ")
+    names = parameters(call)
     for what, grads in yours.overwritten:
         if grads is None:
             continue
@@ -310,6 +375,8 @@ SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
     "guarded": lambda r: r.overwritten,
     "allowed": lambda r: (r.denied, r.nested),
     "keeps": lambda r: (r.kept_bytes > 0, r.kept_arguments),
+    "no function": lambda r: (r.custom,),
+    "counts": lambda r: r.tally,
 }
 
 
@@ -321,6 +388,8 @@ def _close(a: object, b: object) -> bool:
             return False
         rtol, atol = TOLERANCE.get(a.dtype, (0, 0))
         return torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
     return a == b
 
 
@@ -331,7 +400,7 @@ def alike(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS
         # messages tell mistakes apart, but for the names that the author chose
         said = r.failure and re.sub(r"\b\w+Backward|'[^']*'", "", r.failure.message)
         failure = r.failure and (r.failure.stage, r.failure.kind, said)
-        numbers = (failure, r.kind, r.outputs, r.differentiable, r.function, r.grads, r.second)
+        numbers = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads, r.second)
         return numbers, tuple(SYMPTOMS[look](r) for look in looks if look in SYMPTOMS)
 
     return _close(told(yours), told(theirs))

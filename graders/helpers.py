@@ -2,3 +2,7 @@
 
 No answer may stand here: a submission can read this module.
 """
+
+from collections import Counter
+
+TALLY: Counter[str] = Counter()  # what the helpers count while an operation runs; a record takes it over

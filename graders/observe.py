@@ -3,7 +3,9 @@
 import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from types import FunctionType
 from unittest import mock
 
 import torch
@@ -50,14 +52,13 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
     if isinstance(operation, Failure):
         record.failure = operation
         return record
-    with pristine():
+    with pristine(), _provided(operation, case), _disabled(case):
         try:
             _first_order(operation, case, record)
-            if case.upstream is not None:
-                for name in case.watch:
-                    {"state": _state, "overwrite": _overwrite, "trace": _trace}[name](operation, case, record)
-                if case.directions is not None:
-                    _second_order(operation, case, record)
+            for name in case.watch if record.kind == "Tensor" else ():
+                {"state": _state, "overwrite": _overwrite, "trace": _trace}[name](operation, case, record)
+            if case.directions is not None:
+                _second_order(operation, case, record)
         except _Stop:
             pass
         except STUDENT_ERRORS as error:  # what was returned cannot even be looked at
@@ -75,6 +76,40 @@ def pristine() -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(dtype)
+
+
+@contextmanager
+def _provided(operation: Callable, case: Case) -> Iterator[None]:
+    """The helpers that the case provides, in the place of the same names in the operation's module."""
+    names = {name: getattr(helpers, name) for name in case.provide}
+    with mock.patch.dict(getattr(operation, "__globals__", {}), names):
+        yield
+
+
+def _refuse(*args: object, **keywords: object) -> None:
+    raise RuntimeError("this function may not be used here")
+
+
+@contextmanager
+def _replaced(function: FunctionType, other: FunctionType) -> Iterator[None]:
+    """Calls of `function` run `other`, under whatever name somebody imported it before. `other` has no free names."""
+    kept = function.__code__, function.__defaults__, function.__kwdefaults__
+    function.__code__, function.__defaults__, function.__kwdefaults__ = other.__code__, None, None
+    try:
+        yield
+    finally:
+        function.__code__, function.__defaults__, function.__kwdefaults__ = kept
+
+
+@contextmanager
+def _disabled(case: Case) -> Iterator[None]:
+    """The Python functions that a case denies raise."""
+    with ExitStack() as stack:
+        for name in case.deny:
+            if "::" not in name:
+                module, _, function = name.rpartition(".")
+                stack.enter_context(_replaced(getattr(import_module(module), function), _refuse))
+        yield
 
 
 @contextmanager
@@ -133,36 +168,57 @@ def _values(grads: tuple) -> tuple:
     return tuple(None if g is None else copy_of(g) for g in grads)
 
 
+GRAD = 0.5  # what stands in an argument's .grad while an operation runs that is not asked for a gradient
+
+
 def _changed(case: Case, args: list) -> list[str]:
-    return [
-        f"argument {i}"
-        for i, (was, now) in enumerate(zip(case.args, args, strict=True))
-        if isinstance(was, Tensor) and not same(was, now.detach())
-    ]
+    found = []
+    for i, (was, now) in enumerate(zip(case.args, args, strict=True)):
+        if not isinstance(was, Tensor):
+            continue
+        if not same(was, now.detach()):
+            found.append(f"argument {i}")
+        if now.requires_grad != bool(case.requires_grad and case.requires_grad[i]):
+            found.append(f"argument {i} .requires_grad")
+        if case.upstream is None and now.requires_grad and (now.grad is None or not (now.grad == GRAD).all()):
+            found.append(f"argument {i} .grad")
+    return found
+
+
+def _nodes(output: Tensor) -> Iterator[torch.autograd.graph.Node]:
+    """The nodes of the graph of `output`, each once."""
+    todo, seen = [output.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [n for n, _ in node.next_functions]
+            yield node
+
+
+def _custom(node: torch.autograd.graph.Node) -> bool:
+    return isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
 def _gradient_is_own(output: Tensor) -> bool:
     """Whether the graph of `output` is made of Python Functions and of what only moves, repeats or sums numbers."""
-    todo, seen, own = [output.grad_fn], set(), False
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
-            own = True
-        elif not STRUCTURAL.fullmatch(node.name()):
-            return False
-        seen.add(node)
-        todo += [n for n, _ in node.next_functions]
-    return own
+    nodes = list(_nodes(output))
+    return any(map(_custom, nodes)) and all(_custom(n) or STRUCTURAL.fullmatch(n.name()) for n in nodes)
 
 
 def _first_order(operation: Callable, case: Case, record: Record) -> None:
     args, inputs = _arguments(case)
+    for tensor in inputs if case.upstream is None else ():
+        tensor.grad = torch.full_like(tensor, GRAD)
+    helpers.TALLY.clear()
     result = _forward(operation, case, args, record)
+    record.tally = tuple(sorted(helpers.TALLY.items()))
     record.kind = type(result).__name__
     record.changed = tuple(_changed(case, args))
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
+    if outputs and all(isinstance(o, int | float) for o in outputs):
+        record.numbers = tuple(o + 0 for o in outputs)  # plain numbers: a subclass may not be sent
+        return
     odd = [what for o in outputs if (what := _odd(o))]
     if odd:
         record.kind = odd[0] if isinstance(result, Tensor) else record.kind
@@ -171,6 +227,7 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     record.outputs = _values(outputs)
     record.differentiable = tuple(o.requires_grad for o in outputs)
     record.function = any(_gradient_is_own(o) for o in outputs)
+    record.custom = any(_custom(n) for o in outputs for n in _nodes(o))
     memory = {a.untyped_storage().data_ptr() for a in args if isinstance(a, Tensor) and a.numel()}
     record.shares_memory = any(o.untyped_storage().data_ptr() in memory for o in outputs if o.numel())
     if case.upstream is None:
@@ -212,6 +269,8 @@ def _other(value: object) -> object:
 
 
 def _state(operation: Callable, case: Case, record: Record) -> None:
+    if case.upstream is None:
+        return
     args, inputs = _arguments(case)
     output = _forward(operation, case, args, record)
     _forward(operation, case, [_other(a) for a in args], record)
@@ -225,6 +284,8 @@ def _state(operation: Callable, case: Case, record: Record) -> None:
 
 
 def _overwrite(operation: Callable, case: Case, record: Record) -> None:
+    if case.upstream is None:
+        return
     tensors = [i for i, a in enumerate(case.args) if isinstance(a, Tensor)]
     found = []
     for target in [*tensors, "the output"]:
@@ -286,19 +347,47 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
         gc.collect(1)  # young cycles only: an old one cannot hold what was made just now
     record.kept_bytes = sum(kept().values())
     record.kept_arguments = tuple(i for i, ref in given.items() if not ref.expired())
-    denied = _denied(trace, case, "forward")
-    trace, nested = _Trace(), []
-    real_grad, real_backward = torch.autograd.grad, torch.autograd.backward
-
-    def spy(real: Callable) -> Callable:
-        return lambda *a, **k: (nested.append(True), real(*a, **k))[1]
-
+    record.denied = tuple(_denied(trace, case, "forward"))
+    if case.upstream is None:
+        return
+    trace = _Trace()
+    NESTED.clear()
+    upstream = copy_of(case.upstream).to(output.dtype)
     with (
         _stage("backward", record),
         trace,
-        mock.patch("torch.autograd.grad", spy(real_grad)),
-        mock.patch("torch.autograd.backward", spy(real_backward)),
+        _replaced(torch.autograd.grad, _grad_within),
+        _replaced(torch.autograd.backward, _backward_within),
     ):
-        real_grad(output, inputs, copy_of(case.upstream).to(output.dtype), allow_unused=True)
-    record.denied = tuple(denied + _denied(trace, case, "backward"))
-    record.nested = bool(nested)
+        ENGINE["grad"](output, inputs, upstream, allow_unused=True)
+    record.denied += tuple(_denied(trace, case, "backward"))
+    record.nested = bool(NESTED)
+
+
+def _twin(function: FunctionType) -> FunctionType:
+    """The function as it is now, whatever becomes of its code."""
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    twin.__kwdefaults__ = function.__kwdefaults__
+    return twin
+
+
+ENGINE = {"grad": _twin(torch.autograd.grad), "backward": _twin(torch.autograd.backward)}
+NESTED: list[str] = []  # the calls of torch.autograd made by a backward that is traced
+
+
+def nested(name: str, args: tuple, keywords: dict) -> object:
+    """What a call of ``torch.autograd.<name>`` does inside a traced backward: it is noted, and runs."""
+    NESTED.append(name)
+    return ENGINE[name](*args, **keywords)
+
+
+def _grad_within(*args, **keywords):
+    from graders.observe import nested  # the code runs among torch's names, not these
+
+    return nested("grad", args, keywords)
+
+
+def _backward_within(*args, **keywords):
+    from graders.observe import nested
+
+    return nested("backward", args, keywords)

@@ -30,7 +30,10 @@ class Case:
             the gradient of ``sum_i <gradient_i, direction_i>`` with respect to those and the upstream gradient.
         watch: what to observe besides: "trace" (what is kept for backward, which operators run), "state" (another
             forward in between, backward twice), "overwrite" (each tensor changed in place before backward).
-        deny: operators, as ``aten::tanh``, whose use a "trace" reports.
+        deny: operators, as ``aten::tanh``, whose use a "trace" reports; or Python functions, by their full names, that
+            raise while the operation runs.
+        provide: helpers that take the place of the names they share in the operation's module, so that one task may
+            rest on another without suffering from its faults.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Case:
     directions: tuple[Tensor, ...] | None = None
     watch: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    provide: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,13 @@ class Record:
         failure: the first exception; what comes after its stage was not observed.
         kind: "Tensor", or the name of the type returned.
         outputs: the tensors returned.
+        numbers: the Python numbers returned, where no tensors were.
         differentiable: whether each output requires a gradient.
         function: whether the output's gradient is made by Python `torch.autograd.Function`s alone.
+        custom: whether any Python `torch.autograd.Function` is in its graph.
         grads: per argument that requires one, its gradient or None. None as a whole: not asked, or not possible.
         second: the second order, likewise; the last entry belongs to the upstream gradient.
-        changed: what was changed in place: "argument 0", "the upstream gradient", "the output".
+        changed: what was changed in place: "argument 0", "argument 0 .grad", "the upstream gradient", "the output".
         shares_memory: whether an output uses an argument's memory.
         sibling: the gradient of a tensor that was added to the output: the upstream gradient, if nobody wrote into it.
         interleaved: the gradients when another forward runs before backward.
@@ -81,13 +87,16 @@ class Record:
         kept_arguments: the arguments (by position) that are kept for backward.
         denied: operators of `Case.deny` that ran, with the pass: "aten::tanh in backward".
         nested: whether backward called `torch.autograd`.
+        tally: what the helpers counted during the first call, as (name, number).
     """
 
     failure: Failure | None = None
     kind: str = ""
     outputs: tuple[Tensor, ...] = ()
+    numbers: tuple[int | float, ...] = ()
     differentiable: tuple[bool, ...] = ()
     function: bool = False
+    custom: bool = False
     grads: tuple | None = None
     second: tuple | None = None
     changed: tuple[str, ...] = ()
@@ -100,3 +109,4 @@ class Record:
     kept_arguments: tuple[int, ...] = ()
     denied: tuple[str, ...] = ()
     nested: bool = False
+    tally: tuple = ()

@@ -58,14 +58,17 @@ class Draw:
         keywords: tuple[str, ...] = (),
         watch: tuple[str, ...] = (),
         deny: tuple[str, ...] = (),
+        requires: tuple[bool, ...] | None = None,
+        provide: tuple[str, ...] = (),
     ) -> Case:
         """A case whose floating arguments require gradients.
 
         Args:
             order: 0: forward; 1: and backward; 2: and backward of backward.
             upstream: in place of a random one of the output's shape.
+            requires: which arguments require a gradient, where it is not all of the floating ones.
         """
-        flags = tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
+        flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
         directions = None
         if order:
             output = self.reference(*args)
@@ -78,7 +81,7 @@ class Draw:
                 upstream = self.normal(*output.shape, dtype=output.dtype)
         if order == 2:
             directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a, f in zip(args, flags, strict=True) if f)
-        return Case(name, args, keywords, flags, upstream if order else None, directions, watch, deny)
+        return Case(name, args, keywords, flags, upstream if order else None, directions, watch, deny, provide)
 
     def forms(self, sample: Callable[..., Tensor], *rest: object, order: int = 1) -> list[Case]:
         """An elementwise operation's input in every dtype, shape and layout.
@@ -259,21 +262,10 @@ class Task:
     def _gradcheck(self, check: Check, operation: Operation, seed: int) -> Finding | None:
         if check.gradcheck is None:
             return None
-        args = [
-            a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
-            for a in check.gradcheck(self._draw(check, seed))
-        ]
-        name, function = "gradcheck", operation
-        if (
-            check.order == 2
-        ):  # gradgradcheck is gradcheck of the vector-Jacobian product; asked for as one, it is half the trips
-            name, function = "gradgradcheck", operation.vjp
-            output = self.reference(*args)
-            args.append(torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape).requires_grad_())
+        name = "gradcheck" if check.order == 1 else "gradgradcheck"
         try:
-            # undefined upstream gradients become zeros on the way, so torch's test of them would test nothing
-            with pristine():
-                torch.autograd.gradcheck(function, args, fast_mode=True, check_undefined_grad=False)
+            with operation.prepared(self._rehearsal(check, seed)):
+                self._run_gradcheck(check, operation, seed)
         except OperationError as error:
             return Finding("gradcheck", f"Under {name} your code raised {error}")
         except (RuntimeError, ValueError) as error:
@@ -281,6 +273,27 @@ class Task:
                 "gradcheck", f"torch.autograd.{name} refuses: {str(error).strip().splitlines()[0].rstrip(',')}"
             )
         return None
+
+    @cache  # noqa: B019
+    def _rehearsal(self, check: Check, seed: int) -> list[bytes]:
+        """What gradcheck asks, found out on the reference."""
+        reference = local(self.reference)
+        self._run_gradcheck(check, reference, seed)
+        return reference.asked
+
+    def _run_gradcheck(self, check: Check, operation: Operation, seed: int) -> None:
+        """Torch's gradcheck of the operation, or, at order 2, of its vector-Jacobian product: that is gradgradcheck."""
+        args = [
+            a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
+            for a in check.gradcheck(self._draw(check, seed))
+        ]
+        function = operation
+        if check.order == 2:
+            function, output = operation.vjp, self.reference(*args)
+            args.append(torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape).requires_grad_())
+        with pristine():
+            # undefined upstream gradients become zeros on the way, so torch's test of them would test nothing
+            torch.autograd.gradcheck(function, args, fast_mode=True, check_undefined_grad=False)
 
     def _recognise(self, check: Check, look: str, operation: Operation, seed: int) -> Mistake | None:
         """The one known mistake that behaves, on fresh inputs, as this operation does; None if several do.

@@ -2,7 +2,8 @@
 
     python -m tools.notebooks [--check] [--execute] [PATH...]
 
-Chapters (``book/*.ipynb``) keep their outputs, solutions (``solutions/*/*.ipynb``) have none. What has one right form
+Chapters (``book/*.ipynb``) keep their outputs, solutions (``solutions/*/*.ipynb``) have none and get their grade cells
+from the set file (`tools.grade_cells`). What has one right form
 (key order, metadata, streams in one piece) is put into it. What only the author can mend is a fault: it is reported in
 one line with its cell, and the file is left as it was.
 """
@@ -24,6 +25,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from traitlets.config import Config
+
+from tools import grade_cells
 
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {
@@ -313,6 +316,8 @@ def process(path: Path, check: bool = False, run: bool = False) -> str:
     if run and outputs:
         fill_figures(notebook, figures)
         execute(notebook, path.parent)
+    if path.resolve().is_relative_to(ROOT / "solutions"):
+        grade_cells.fill(notebook, path.stem)
     notebook = normalise(notebook, outputs)
     found = list(faults(notebook, outputs, figures))
     new = to_text(notebook)

@@ -9,6 +9,7 @@ import pytest
 
 import graders.sets
 from graders.task import Task
+from tools import grade_cells
 
 mpl.use("agg")
 SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
@@ -21,17 +22,6 @@ def cells(path: Path) -> dict[str, nbformat.NotebookNode]:
     return {c.metadata.nbgrader.grade_id: c for c in nbformat.read(path, 4).cells}
 
 
-def hidden(check: str, task: object, set_name: str) -> str:
-    """The one text of a grade cell, made from the set file."""
-    found = next(c for c in task.checks if c.name == check)
-    get = f", lambda: {task.call.split('(')[0]}" if isinstance(task, Task) else ""
-    return (
-        f"# {task.name}, {check.replace('_', ' ')} ({found.points:g} point{'s' * (found.points != 1)}): {found.about}\n"
-        "### BEGIN HIDDEN TESTS\nfrom graders import grade\n\n"
-        f'grade("{set_name}", "{task.name}", "{check}"{get})\n### END HIDDEN TESTS'
-    )
-
-
 @each_notebook
 def test_grade_cells_say_what_the_set_file_says(path: Path) -> None:
     found = {i: c for i, c in cells(path).items() if c.metadata.nbgrader.grade}
@@ -39,7 +29,7 @@ def test_grade_cells_say_what_the_set_file_says(path: Path) -> None:
     assert list(found) == list(wanted)
     for name, (task, check) in wanted.items():
         assert found[name].metadata.nbgrader.points == check.points, name
-        assert found[name].source == hidden(check.name, task, path.stem)
+        assert found[name].source == grade_cells.text(path.stem, task, check)
 
 
 @each_notebook
@@ -62,8 +52,8 @@ def visible(path: Path, task: Task, operation: object) -> str | None:
     setup = next(c.source for i, c in by_id.items() if i.endswith("-setup"))
     names: dict = {}
     exec(setup, names)
-    holder = task.call.split("(")[0].split(".")[0]
-    names[holder] = type(holder, (), {"apply": staticmethod(operation)})
+    holder, *apply = task.call.split("(")[0].split(".")
+    names[holder] = type(holder, (), {"apply": staticmethod(operation)}) if apply else operation
     try:
         exec(by_id[f"check_{task.name}"].source, names)
     except Exception as error:
