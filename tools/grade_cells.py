@@ -1,4 +1,4 @@
-"""The grade cells of a set's notebook, written from its set file, which alone says what is checked for how many points."""
+"""The grade cells of a set's notebook, written from its set file, which alone says what is checked and for what."""
 
 import importlib.util
 import re

@@ -339,3 +339,147 @@ def test_the_seed_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, ca
         grade("relu", "Square", "gradient", lambda: wrong)
         told.append(capfd.readouterr().out)
     assert told[0] == told[1] != told[2]
+
+
+# --- functions as operations ------------------------------------------------------------------------------------------
+
+
+def asked(**changes: object) -> Case:
+    """A case of an operation whose gradient is not asked for."""
+    return case(upstream=None, **changes)
+
+
+def found(operation: Callable, *looks: Callable, expected: Callable = Twice.apply, **changes: object) -> str:
+    """What the looks say of an operation, "" for nothing."""
+    given = asked(**changes)
+    finding = look.first_finding(looks, "f(x)", [(given, observe(operation, given), observe(expected, given))])
+    return finding.message if finding else ""
+
+
+def test_python_numbers_are_observed() -> None:
+    assert observe(lambda x: (1.5, 2.0), asked()).numbers == (1.5, 2.0)
+    right = lambda x: (1.5, 2e-9)  # noqa: E731
+    assert found(lambda x: (1.501, 0.0), look.returns, look.numbers(1e-3), expected=right) == ""
+    for wrong, text in (
+        (lambda x: (1.6, 0.0), "Wrong number 0"),
+        (lambda x: (1.5, float("nan")), "Wrong number 1"),
+        (lambda x: (1.5,), "tuple of 2 Python floats"),
+        (lambda x: (1.5, 0), "tuple of 2 Python floats"),
+        (lambda x: (x.sum(), x.sum()), "tuple of 2 Python floats"),
+        (lambda x: [1.5, 0.0], "returned list"),
+        (lambda x: (1.5, "0"), "tuple of 2 Python floats"),
+    ):
+        assert text in found(wrong, look.returns, look.numbers(1e-3), expected=right), text
+
+
+@pytest.mark.parametrize(
+    ("operation", "what"),
+    [
+        (lambda x: setattr(x, "grad", None) or 2 * x, "x.grad"),
+        (lambda x: x.grad.zero_() + 2 * x, "x.grad"),
+        (lambda x: (2 * x).sum().backward() or 2 * x, "x.grad"),
+        (lambda x: 2 * x.requires_grad_(False), "x.requires_grad"),
+        (lambda x: x.data.mul_(2), "x in place"),
+    ],
+)
+def test_what_becomes_of_the_argument_is_seen(operation: Callable, what: str) -> None:
+    assert what in found(operation, look.untouched)
+    assert found(lambda x: 2 * x, look.untouched) == ""
+
+
+def test_a_denied_function_raises_under_any_name_and_works_again_after() -> None:
+    from torch.autograd.functional import hvp as held
+
+    case_ = asked(deny=("torch.autograd.functional.hvp",))
+    seen = observe(lambda x: held(lambda t: (t**3).sum(), x, x)[1], case_)
+    assert seen.failure.stage == "forward" and "may not be used here" in seen.failure.message
+    assert held(lambda t: (t**3).sum(), X, X)[1].shape == X.shape
+
+
+def test_autograd_within_backward_is_seen_under_any_name() -> None:
+    from torch.autograd import grad as held
+
+    class Sly(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            with torch.enable_grad():
+                a = torch.ones(3, dtype=g.dtype, requires_grad=True)
+                return held((2 * a * g).sum(), a)[0]
+
+    assert observe(Sly.apply, case(watch=("trace",))).nested
+    assert not observe(Twice.apply, case(watch=("trace",))).nested
+    a = X.clone().requires_grad_()
+    assert torch.equal(held((2 * a).sum(), a)[0], torch.full_like(X, 2))
+
+
+def uses_a_neighbour(x: torch.Tensor) -> torch.Tensor:
+    return neighbour(x)  # noqa: F821 (a case provides it, or nobody does)
+
+
+def test_a_case_provides_what_the_operation_rests_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert observe(uses_a_neighbour, asked()).failure.kind == "NameError"
+    monkeypatch.setattr("graders.helpers.neighbour", lambda x: 2 * x, raising=False)
+    assert torch.equal(observe(uses_a_neighbour, asked(provide=("neighbour",))).outputs[0], 2 * X)
+    assert "neighbour" not in globals()
+
+
+def test_what_helpers_count_is_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graders import helpers
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        helpers.TALLY["calls"] += 1
+        return 2 * x
+
+    monkeypatch.setattr("graders.helpers.twice", twice, raising=False)
+    given = {"args": (Helper("twice"), X), "requires_grad": (False, False)}
+    assert "3 calls" in found(
+        lambda f, x: (f(x), f(x), f(x))[0], look.counts(calls=2), expected=lambda f, x: f(x), **given
+    )
+    assert found(lambda f, x: (f(x), f(x))[0], look.counts(calls=2), expected=lambda f, x: f(x), **given) == ""
+
+
+def test_exact_and_no_function_and_differentiable() -> None:
+    nearly = lambda x: 2 * x * (1 + 2**-52)  # noqa: E731
+    assert "not exact" in found(nearly, look.exact) and found(nearly, look.value) == ""
+    assert found(lambda x: x + x, look.exact, look.no_function, look.differentiable) == ""
+    assert "torch.autograd.Function" in found(Twice.apply, look.no_function)
+    assert "does not require a gradient" in found(lambda x: (2 * x).detach(), look.differentiable)
+
+
+# --- gradcheck in one round trip --------------------------------------------------------------------------------------
+
+
+def rehearsed(operation: Callable) -> tuple[bool, int]:
+    """Whether gradcheck accepts an operation whose answers were asked for in one message, and the round trips."""
+    inputs = (X.clone().requires_grad_(),)
+    rehearsal, there = local(Twice.apply), local(operation)
+    torch.autograd.gradcheck(rehearsal, inputs, fast_mode=True)
+    with there.prepared(rehearsal.asked):
+        accepted = torch.autograd.gradcheck(there, inputs, fast_mode=True, raise_exception=False)
+    return accepted, there.trips
+
+
+def test_a_rehearsed_gradcheck_takes_one_round_trip_and_still_refuses() -> None:
+    class Wrong(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return 2.01 * g
+
+    calls = []
+
+    class Fickle(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            calls.append(1)
+            return (2 + 1e-3 * (len(calls) % 2)) * g
+
+    assert rehearsed(Twice.apply) == (True, 1)
+    assert not rehearsed(Wrong.apply)[0]  # after a refusal torch asks more, for its message
+    assert not rehearsed(Fickle.apply)[0]
+
+
+def test_what_was_not_rehearsed_is_asked() -> None:
+    operation = local(Twice.apply)
+    with operation.prepared([]):
+        assert torch.equal(operation(X), 2 * X)
+    assert operation.trips == 2
