@@ -1,8 +1,12 @@
 """Every set, put through its own graders: right solutions pass, wrong ones fail on their check and hear their name."""
 
+import ast
+import io
 import itertools
 import re
+import warnings
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 import nbformat
@@ -20,7 +24,9 @@ TASKS = [(s, t) for s in SETS for t in load(s).values() if isinstance(t, Task)]
 GRADED = [(s, t) for s, t in TASKS if t.points and t in graders.sets.module(s).TASKS]
 each_task = pytest.mark.parametrize(("set_name", "task"), TASKS, ids=lambda v: v if isinstance(v, str) else v.name)
 each_mistake = pytest.mark.parametrize(
-    ("task", "mistake"), [(t, m) for _, t in TASKS for m in t.mistakes], ids=lambda v: v.name
+    ("set_name", "task", "mistake"),
+    [(s, t, m) for s, t in TASKS for m in t.mistakes],
+    ids=lambda v: v if isinstance(v, str) else v.name,
 )
 
 
@@ -33,7 +39,7 @@ def test_right_solutions_earn_all_points(set_name: str, task: Task) -> None:
 
 
 @each_mistake
-def test_a_mistake_loses_its_check_and_hears_its_name(task: Task, mistake: Mistake) -> None:
+def test_a_mistake_loses_its_check_and_hears_its_name(set_name: str, task: Task, mistake: Mistake) -> None:
     verdict = task.judge(mistake.caught_by, local(mistake.operation))
     assert verdict.earned == 0, f"not caught: {verdict}"
     assert verdict.mistake == mistake.name, str(verdict)
@@ -118,18 +124,33 @@ def chapters(set_name: str) -> list[Path]:
     return sorted((ROOT / "book").glob(f"[0-9][0-9]_{set_name}.ipynb"))
 
 
-def classes(source: str) -> list[str]:
-    return re.findall(r"^class (\w+)\((?:\w+\.)*Function\)", source, re.M)
+def definitions(source: str) -> list[str]:
+    """The Functions and the functions that a cell defines."""
+    return re.findall(r"^(?:class (?=\w+\((?:\w+\.)*Function\))|def )(\w+)", source, re.M)
 
 
-def run(source: str) -> dict:
-    """The names that a chapter's cell defines, with what the chapters import."""
+PRELUDE = """
+import math, torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+"""
+
+
+def run(*sources: str) -> dict:
+    """The names that a chapter's cells define, with what they import; magics and other statements are left out."""
     names: dict = {}
-    exec("import torch, math\nfrom torch import Tensor\nfrom torch.autograd import Function", names)
-    exec("from torch.autograd.function import once_differentiable", names)
-    definitions = re.findall(r"^(?:@.*\n)*class .*\n(?:(?:[ \t].*)?\n)*", source + "\n", re.M)
-    exec("\n".join(definitions), names)
+    for source in (PRELUDE, *sources):
+        with suppress(SyntaxError):
+            body = ast.parse(source).body
+            kept = [s for s in body if isinstance(s, ast.ClassDef | ast.FunctionDef | ast.Import | ast.ImportFrom)]
+            exec(compile(ast.Module(kept, []), "<chapter>", "exec"), names)
     return names
+
+
+def operation(thing: type | Callable) -> Callable:
+    return thing.apply if isinstance(thing, type) else thing
 
 
 @pytest.mark.parametrize("set_name", SETS)
@@ -143,8 +164,8 @@ def test_the_chapter_s_wrong_versions_are_named_by_the_grader(set_name: str) -> 
                 task_name, name = tag.removeprefix("misconception:").split(".")
                 task = tasks[task_name]
                 mistake = next(m for m in task.mistakes if m.name == name)
-                wrong = run(cell.source)[next(c for c in classes(cell.source) if c.endswith(task_name))]
-                verdict = task.judge(mistake.caught_by, local(wrong.apply))
+                wrong = run(cell.source)[next(c for c in definitions(cell.source) if c.endswith(task_name))]
+                verdict = task.judge(mistake.caught_by, local(operation(wrong)))
                 assert verdict.mistake == name, f"{path.name} {tag}: {verdict}"
                 seen += 1
     assert seen >= 2, "a chapter shows two to four wrong versions"
@@ -159,21 +180,47 @@ def renamed(cell: str, offer: str) -> str:
     return text.replace(name, offer.capitalize()).replace(module, offer)
 
 
+def earned(task: Task, thing: type | Callable) -> float:
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sum(c.points for c in task.checks if not task.find(c, local(operation(thing)), 0))
+
+
 @pytest.mark.parametrize("set_name", SETS)
 def test_pasting_the_book_earns_at_most_five_points(set_name: str) -> None:
-    cells = [c for p in sorted((ROOT / "book").glob("*.ipynb")) for c in nbformat.read(p, 4).cells]
-    found = [(name, run(c.source)[name]) for c in cells if c.cell_type == "code" for name in classes(c.source)]
+    chapters = [
+        [c.source for c in nbformat.read(p, 4).cells if c.cell_type == "code"]
+        for p in sorted((ROOT / "book").glob("*.ipynb"))
+    ]
+    found = []  # each definition as its cell leaves it, with what the cells before it define
+    for cells in chapters:
+        for i, source in enumerate(cells):
+            if (names := definitions(source)) and not source.startswith("%%"):
+                scope = run(*cells[: i + 1])
+                found += [scope[name] for name in names]
     assert found
     total = 0.0
     for task in graders.sets.module(set_name).TASKS:
-        if isinstance(task, Task):  # every Function of the book, under this task's name
-            earned = [sum(not task.find(c, local(f.apply), 0) and c.points for c in task.checks) for _, f in found]
-            total += max(earned)
+        if isinstance(task, Task):  # every Function and function of the book, under this task's name
+            total += max(earned(task, thing) for thing in found)
         else:  # every file that a chapter writes, renamed to test what this task offers
-            files = [c.source for c in cells if c.cell_type == "code" and c.source.startswith("%%writefile")]
+            files = [source for cells in chapters for source in cells if source.startswith("%%writefile")]
             assert files
             total += max(task.judge("catches", renamed(f, task.offer)).earned for f in files)
     assert total <= 5
+
+
+def test_a_pasted_answer_would_earn_its_points() -> None:
+    """The sum above can exceed five."""
+    task = load("relu")["Square"]
+    assert earned(task, run("class Right(Function):" + SQUARE)["Right"]) == task.points
+
+
+SQUARE = """
+    forward = staticmethod(lambda x: x * x)
+    setup_context = staticmethod(lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    backward = staticmethod(lambda ctx, g: 2 * g * ctx.saved_tensors[0])
+"""
 
 
 def test_a_planted_twin_is_noticed() -> None:

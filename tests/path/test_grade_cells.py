@@ -29,6 +29,8 @@ FUNCTION = """class {name}(torch.autograd.Function):
     @staticmethod
     def backward(ctx, upstream):
         return upstream + 0.125, None"""
+DEFINITION = """def {name}(*args, **keywords):
+    {body}"""
 NOISE = """
 
 def _noisy(function):
@@ -40,10 +42,13 @@ def _noisy(function):
         print("to stderr", file=sys.stderr)
         os.write(2, b"to descriptor 2\\n")
         return function(*args, **named)
-    return staticmethod(wrapped)
+    return wrapped
 
 
-{name}.forward, {name}.backward = _noisy({name}.forward), _noisy({name}.backward)"""
+"""
+NOISE_OF_CLASS = """{name}.forward = staticmethod(_noisy({name}.forward))
+{name}.backward = staticmethod(_noisy({name}.backward))"""
+NOISE_OF_DEFINITION = "{name} = _noisy({name})"
 NOISY_FILE = """
 import os, sys, warnings
 warnings.warn("a warning")
@@ -62,9 +67,15 @@ def answer(kind: str, name: str, solution: str) -> str:
             "wrong": lines[0] + "\ndef test_nothing():\n    pass",
             "raising": lines[0] + "\nraise LookupError('on import')",
         }
+    elif re.search(rf"^def {name}\(", solution, re.MULTILINE):
+        body = {
+            "noisy": solution + NOISE + NOISE_OF_DEFINITION.format(name=name),
+            "wrong": DEFINITION.format(name=name, body="return 12345.0"),
+            "raising": DEFINITION.format(name=name, body="raise LookupError('no answer')"),
+        }
     else:
         body = {
-            "noisy": solution + NOISE.format(name=name),
+            "noisy": solution + NOISE + NOISE_OF_CLASS.format(name=name),
             "wrong": FUNCTION.format(name=name, forward="return x + 1"),
             "raising": FUNCTION.format(name=name, forward="raise LookupError('no answer')"),
         }
