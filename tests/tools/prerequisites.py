@@ -89,7 +89,7 @@ def _members() -> set[str]:
         names |= set(dir(owner))
     for owner in (torch.Tensor, torch.nn.Module):
         names |= {name for name in dir(owner) if ABOUT_GRADIENTS.search(name)}
-    return {name.rstrip("_") for name in names if not name.startswith("_") or name == "_version"} - KNOWN
+    return {name for name in names if not name.startswith("_") or name == "_version"} - KNOWN
 
 
 FUNCTIONS = _functions()
@@ -219,12 +219,9 @@ def names_in(code: str, known: dict[str, str]) -> Iterator[str]:
         head, *rest = path.split(".")
         exact = FUNCTIONS.get(id(resolve(".".join([known.get(head, head), *rest]))))
         ending = {name for name in FUNCTIONS.values() if name.endswith(f".{path}")}
-        if exact or (rest and ending):
-            yield from {exact} if exact else ending
-            if rest:
-                continue
-        elif not rest:
-            yield from ending
+        yield from {exact} if exact else ending
+        if rest and (exact or ending):
+            continue
         for part in path.split("."):
             yield from (part.rstrip("_"), f"{part}=")
 

@@ -139,6 +139,10 @@ PLANTED = {
         USES.format("torch.nn.grad.conv1d_input"),
     ),
     "the other grad": ({"three": {"code": "import torch\ntorch.func.grad(f)"}}, USES.format("torch.func.grad")),
+    "named in the path of a function": (
+        {"three": {"code": OP + "\nx.grad", "prose": "`torch.func.grad`. Kinks in grad mode."}},
+        USES.format("grad"),
+    ),
     "an option": (
         {"three": {"code": "import torch\ntorch.autograd.grad(y, x, allow_unused=True)"}},
         USES.format("allow_unused="),
@@ -211,11 +215,12 @@ ALLOWED = {
     "introduced two chapters before": {"three": {"needs": (2,), "prose": "Grad mode."}},
     "in place of what is known": {"three": {"code": OP + "\nx.requires_grad_()"}},
     "layers and optimizers": {"three": {"code": "import torch\ntorch.optim.SGD(torch.nn.Linear(1, 1).parameters())"}},
+    "a module named like a member": {"three": {"code": OP + "\ntorch.utils.data.TensorDataset(x)"}},
     "another library's": {"three": {"code": OP + "\nimport numpy as np\nnp.gradient(x)"}},
     "needed for a section": {"three": {"prose": "Kinks [are known](02_c.ipynb#kinks)", "code": OP}},
     "a chapter not written": {"three": {"needs": (1, 2, 7)}},
     "a term within a word or a path": {
-        "one": {"prose": FIRST + " `grad mode`, Grad models, [x](02_c.ipynb#grad mode)"}
+        "one": {"prose": FIRST + " `grad mode`, Grad models, a retrograd mode, [x](02_c.ipynb#grad mode)"}
     },
 }
 
