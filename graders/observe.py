@@ -180,6 +180,8 @@ def _changed(case: Case, args: list) -> list[str]:
             found.append(f"argument {i}")
         if now.requires_grad != bool(case.requires_grad and case.requires_grad[i]):
             found.append(f"argument {i} .requires_grad")
+        if now._backward_hooks:
+            found.append(f"argument {i} ._backward_hooks")
         if case.upstream is None and now.requires_grad and (now.grad is None or not (now.grad == GRAD).all()):
             found.append(f"argument {i} .grad")
     return found
@@ -264,7 +266,9 @@ def _second_order(operation: Callable, case: Case, record: Record) -> None:
 
 
 def _other(value: object) -> object:
-    """An argument of the same shape with other values."""
+    """An argument of the same shape with other values; a float stays positive if it was."""
+    if isinstance(value, float):
+        return value + 0.75
     return (value.detach() * -0.5 + 0.25).to(value.dtype) if isinstance(value, Tensor) else value
 
 

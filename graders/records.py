@@ -77,7 +77,8 @@ class Record:
         custom: whether any Python `torch.autograd.Function` is in its graph.
         grads: per argument that requires one, its gradient or None. None as a whole: not asked, or not possible.
         second: the second order, likewise; the last entry belongs to the upstream gradient.
-        changed: what was changed in place: "argument 0", "argument 0 .grad", "the upstream gradient", "the output".
+        changed: what was changed in place: "argument 0", "argument 0 .grad" (or another of its parts, as
+            "._backward_hooks" where a hook was left on it), "the upstream gradient", "the output".
         shares_memory: whether an output uses an argument's memory.
         sibling: the gradient of a tensor that was added to the output: the upstream gradient, if nobody wrote into it.
         interleaved: the gradients when another forward runs before backward.

@@ -127,6 +127,37 @@ def test_the_observer_sees_what_backward_does(backward: Callable, field: str, ex
     assert getattr(observe(wrong.apply, case(watch=("trace",), deny=("aten::sin",))), field) == expected
 
 
+def test_a_hook_left_on_an_argument_is_a_change() -> None:
+    def hooked(x: torch.Tensor, removed: bool) -> torch.Tensor:
+        handle = x.register_hook(lambda g: 2 * g)
+        if removed:
+            handle.remove()
+        return x.clone()
+
+    for removed, changed in ((True, ()), (False, ("argument 0 ._backward_hooks",))):
+        assert observe(hooked, case(args=(X, removed), requires_grad=(True, False))).changed == changed
+
+
+def test_another_forward_takes_another_float() -> None:
+    class Scales(Twice):
+        @staticmethod
+        def forward(x, factor):
+            Scales.factor = factor
+            return factor * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, g):
+            return Scales.factor * g, None
+
+    seen = observe(Scales.apply, case(args=(X, 0.5), requires_grad=(True, False), watch=("state",)))
+    assert torch.equal(seen.grads[0], torch.full_like(X, 0.5))
+    assert torch.equal(seen.interleaved[0], torch.full_like(X, 1.25))
+
+
 def test_what_hangs_on_ctx_is_counted() -> None:
     class Hides(Twice):
         @staticmethod
