@@ -277,7 +277,8 @@ def _state(operation: Callable, case: Case, record: Record) -> None:
         return
     args, inputs = _arguments(case)
     output = _forward(operation, case, args, record)
-    _forward(operation, case, [_other(a) for a in args], record)
+    between = [_other(a) for a in args] if case.between is None else [fresh(a) for a in case.between]
+    _forward(operation, case, between, record)
     upstream = copy_of(case.upstream).to(output.dtype)
     with _stage("backward", record):
         grads = torch.autograd.grad(output, inputs, upstream, retain_graph=True, allow_unused=True)

@@ -34,6 +34,7 @@ class Case:
             raise while the operation runs.
         provide: helpers that take the place of the names they share in the operation's module, so that one task may
             rest on another without suffering from its faults.
+        between: the arguments of the forward in between that "state" runs; None: other tensors and floats than `args`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Case:
     watch: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     provide: tuple[str, ...] = ()
+    between: tuple | None = None
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class Draw:
         deny: tuple[str, ...] = (),
         requires: tuple[bool, ...] | None = None,
         provide: tuple[str, ...] = (),
+        between: tuple | None = None,
     ) -> Case:
         """A case whose floating arguments require gradients.
 
@@ -67,6 +68,7 @@ class Draw:
             order: 0: forward; 1: and backward; 2: and backward of backward.
             upstream: in place of a random one of the output's shape.
             requires: which arguments require a gradient, where it is not all of the floating ones.
+            keywords, watch, deny, provide, between: as in `Case`.
         """
         flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
         directions = None
@@ -81,7 +83,7 @@ class Draw:
                 upstream = self.normal(*output.shape, dtype=output.dtype)
         if order == 2:
             directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a, f in zip(args, flags, strict=True) if f)
-        return Case(name, args, keywords, flags, upstream if order else None, directions, watch, deny, provide)
+        return Case(name, args, keywords, flags, upstream if order else None, directions, watch, deny, provide, between)
 
     def forms(self, sample: Callable[..., Tensor], *rest: object, order: int = 1) -> list[Case]:
         """An elementwise operation's input in every dtype, shape and layout.

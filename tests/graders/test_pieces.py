@@ -138,7 +138,7 @@ def test_a_hook_left_on_an_argument_is_a_change() -> None:
         assert observe(hooked, case(args=(X, removed), requires_grad=(True, False))).changed == changed
 
 
-def test_another_forward_takes_another_float() -> None:
+def test_another_forward_takes_another_number() -> None:
     class Scales(Twice):
         @staticmethod
         def forward(x, factor):
@@ -156,6 +156,8 @@ def test_another_forward_takes_another_float() -> None:
     seen = observe(Scales.apply, case(args=(X, 0.5), requires_grad=(True, False), watch=("state",)))
     assert torch.equal(seen.grads[0], torch.full_like(X, 0.5))
     assert torch.equal(seen.interleaved[0], torch.full_like(X, 1.25))
+    whole = case(args=(X, 2), requires_grad=(True, False), watch=("state",), between=(X, 7))
+    assert torch.equal(observe(Scales.apply, whole).interleaved[0], torch.full_like(X, 7))
 
 
 def test_what_hangs_on_ctx_is_counted() -> None:
