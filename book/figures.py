@@ -114,3 +114,122 @@ def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
     bottom.set(xlabel="step h", title="mean error", ylim=(1e-13, 1e6))
     for ax in (top, bottom):
         ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
+
+
+def legendre_fit(x, target, curves, z, values, slopes):
+    """Plot the fit of a target as it forms; below it P_n and its derivative, n from 1.
+
+    Args:
+        x: points of the fit.
+        target: the values to fit at x.
+        curves: step to the fitted values at x, four of them.
+        z: points from -1 to 1.
+        values: P_n at z, for four n from 1 on.
+        slopes: their derivatives at z.
+    """
+    fit, above, below = canvas(rows=3, height=9)[1]
+    looks = [{"ls": s, "color": c} for s, c in zip((":", "-.", "--", "-"), (INK, GREEN, ORANGE, BLUE), strict=True)]
+    fit.plot(x, target, color=INK, lw=5, alpha=0.35, label="sin x")
+    for (step, curve), look in zip(curves.items(), looks, strict=True):
+        fit.plot(x, curve, label=f"step {step}", **look)
+    for n, (value, slope, look) in enumerate(zip(values, slopes, looks, strict=True), 1):
+        above.plot(z, value, label=f"$P_{n}$", **look)
+        below.plot(z, slope, label=f"$P_{n}'$", **look)
+        below.plot([-1, 1], [slope[0], slope[-1]], "o", color=look["color"], ms=5)
+    fit.set(xlabel="x", title="fit", ylim=(-1.2, 2.3), yticks=[-1, 0, 1])
+    above.set(title="Legendre polynomials", ylim=(-1.1, 1.6), yticks=[-1, 0, 1])
+    below.set(title="their derivatives", ylim=(-11, 15), yticks=[-10, -6, -3, 1, 3, 6, 10])
+    for ax in (above, below):
+        ax.set(xlabel="x", xticks=[-1, -0.5, 0, 0.5, 1])
+    for ax, columns in ((fit, 2), (above, 4), (below, 4)):
+        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=columns, columnspacing=1)
+
+
+def storage_range(alphas, errors, learnt):
+    """Plot the error of storing numbers in a few bits against the range, and the range that was learnt.
+
+    Args:
+        alphas: ranges.
+        errors: number of bits to the error at each range.
+        learnt: number of bits to a range and its error.
+    """
+    ax = canvas(height=3.4)[1][0]
+    for bits, color, dash in zip(errors, (ORANGE, BLUE, GREEN), ("--", "-", ":"), strict=True):
+        ax.semilogy(alphas, errors[bits], dash, color=color, label=f"{bits} bits")
+        ax.plot(*learnt[bits], "o", color=color)
+    ax.set(xlabel="range α", title="mean squared error", ylim=(0.006, 1.2))
+    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper right", ncols=3)
+
+
+def broadcast_grids(forward, backward):
+    """Draw two small tensors beside the result of their broadcasting, and what comes back for each.
+
+    Args:
+        forward: the result (3, 4), and the tensors (3, 1) and (4,) that it comes from.
+        backward: the upstream gradient (3, 4), and its sums (3, 1) and (4,).
+    """
+    axes = canvas(rows=2, height=7)[1]
+    names = ("y = a + b", "a", "b"), ("g", "sum over axis 1", "sum over axis 0")
+    for ax, tensors, labels, tip in zip(axes, (forward, backward), names, ("->", "<-"), strict=True):
+        places = (2.2, 1.7, INK, "-"), (0, 1.7, BLUE, "-"), (2.2, -0.5, ORANGE, "--")
+        for values, label, (left, top, color, dash) in zip(tensors, labels, places, strict=True):
+            for i, row in enumerate(values.reshape(-1, values.shape[-1])):
+                for j, value in enumerate(row):
+                    ax.add_patch(plt.Rectangle((left + j, top + i), 1, 1, fc="none", ec=color, ls=dash, lw=1.5))
+                    ax.text(left + j + 0.5, top + i + 0.5, f"{value:g}", ha="center", va="center")
+            shape = f"{label}: {tuple(values.shape)}"
+            x, y, side = (left, top - 0.3, "left") if dash == "--" else (left + 0.5 * values.shape[-1], 5.1, "center")
+            ax.text(x, y, shape, ha=side, va="center", color=color)
+        style = {"arrowprops": {"arrowstyle": tip, "lw": 1.5, "color": INK}}
+        for k in range(4):
+            ax.annotate("", (2.7 + k, 1.65), (2.7 + k, 0.55), **style)
+            if k < 3:
+                ax.annotate("", (2.15, 2.2 + k), (1.05, 2.2 + k), **style)
+        ax.set(xlim=(-1.2, 6.3), ylim=(5.4, -1.1), aspect="equal", frame_on=False, xticks=[], yticks=[])
+
+
+def surrogates(x, curves):
+    """Plot piecewise constant functions over the surrogates whose gradients stand in for theirs.
+
+    Args:
+        x: points.
+        curves: name to the function at x, its identity surrogate and its clipped one (or None).
+    """
+    for ax, (name, (value, identity, ramp)) in zip(canvas(rows=3, height=7)[1], curves.items(), strict=True):
+        jump = (value.diff() != 0).tolist()
+        line = value.tolist()
+        for k, (left, right) in enumerate(zip([False, *jump], [*jump, False], strict=True)):
+            if left:
+                line[k] = float("nan")
+            if left and right:
+                ax.plot(x[k], value[k], "o", color=BLUE)
+        ax.plot(x, identity, ":", color=GREEN, label="identity")
+        if ramp is not None:
+            ax.plot(x, ramp, "--", color=ORANGE, label="clipped ramp")
+        ax.plot(x, line, color=BLUE, label=name)
+        ax.set(ylim=(-2.2, 2.2), yticks=[-2, -1, 0, 1, 2], xticks=[-2, -1, 0, 1, 2])
+        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left")
+    ax.set_xlabel("x")
+
+
+def binary_training(losses, still, path):
+    """Plot a binary net's loss without and with an estimator, and latent weights on their way.
+
+    Args:
+        losses: the loss before each step, first as it is, then with the estimator.
+        still: latent weights before each step, a column each; as it is.
+        path: the same weights with the estimator.
+    """
+    top, bottom = canvas(rows=2, height=6)[1]
+    top.plot(losses[0], "--", color=INK, label="as it is")
+    top.plot(losses[1], color=BLUE, label="clipped estimator")
+    top.set(title="loss", ylim=(0, 2.7))
+    bottom.axhspan(-0.5, 0.5, color=GREEN, alpha=0.12, lw=0, label="ramp")
+    bottom.plot(still, ":", color=INK, lw=1.5)
+    ends = {"bit ends as 1": (BLUE, "-"), "bit ends as 0": (ORANGE, "--")}
+    for (label, (color, dash)), part in zip(ends.items(), (path[-1] > 0, path[-1] <= 0), strict=True):
+        lines = bottom.plot(path[:, part], dash, color=color, lw=1.5)
+        lines[0].set_label(label)
+    bottom.set(title="latent weights", xlabel="step", ylim=(-0.7, 1.05))
+    for ax in (top, bottom):
+        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=3 if ax is bottom else 2)
