@@ -26,35 +26,46 @@
     control(text, html("input", { type: "range", min: from, max: to, step, value }));
   const choice = (text, values) => control(text, html("select", {}, ...values.map((v) => html("option", {}, v))));
   const check = (text) => control(text, html("input", { type: "checkbox" }));
+  const input = (label) => label.lastChild;
 
-  // ---------------------------------------------------------------- a plot with two logarithmic axes
-  // x and y: {from, to, every, name}, in powers of ten. show(layers) draws; a layer is {line: points},
-  // {mark: point} or {note: point, text}, each with a class for its look; points are pairs of numbers.
-  function logPlot({ x, y, name, height }) {
+  // ---------------------------------------------------------------- a plot
+  // An axis says where a value lies (`along`, from 0 to 1) and which values have a tick, with their text: the multiples
+  // of `every`, or of twice that where there is little room. A logarithmic axis is given in powers of ten.
+  const multiples = (step, from, to) =>
+    Array.from({ length: Math.floor(to / step) - Math.ceil(from / step) + 1 }, (_, i) => (Math.ceil(from / step) + i) * step);
+  const axis = (scale, inverse, text) => ({ from, to, every, name }) => ({
+    name,
+    along: (value) => (scale(value) - from) / (to - from),
+    ticks: (narrow) => multiples(narrow ? 2 * every : every, from, to).map((k) => [inverse(k), text(k)]),
+  });
+  const linear = axis((value) => value, (k) => k, (k) => String(k).replace("-", "−"));
+  const logarithmic = axis(Math.log10, (k) => 10 ** k, power);
+
+  // show(layers) draws; a layer is {line: points}, {mark: point} or {note: point, text}, each with a class for its
+  // look; points are pairs of numbers, and `lift` moves a note up by pixels.
+  function plot({ x, y, name, height }) {
     const root = svg("svg", { role: "img", "aria-label": name });
     const [left, right, top, bottom] = [52, 12, 26, 44];
     let layers = [];
     const draw = () => {
       const width = Math.max(root.getBoundingClientRect().width, 280);
-      const along = (axis, value) => (Math.log10(value) - axis.from) / (axis.to - axis.from);
-      const px = (value) => left + along(x, value) * (width - left - right);
-      const py = (value) => height - bottom - Math.min(Math.max(along(y, value), 0), 1) * (height - top - bottom);
+      const px = (value) => left + x.along(value) * (width - left - right);
+      const py = (value) => height - bottom - Math.min(Math.max(y.along(value), 0), 1) * (height - top - bottom);
       const parts = [];
-      const every = width < 480 ? 2 * x.every : x.every;
-      for (let k = x.to - 1 + ((every - x.to + 1) % every); k >= x.from; k -= every) {
-        parts.push(svg("path", { class: "grid", d: `M${px(10 ** k)},${top}V${height - bottom}` }));
-        parts.push(svg("text", { x: px(10 ** k), y: height - bottom + 18, class: "middle" }, power(k)));
+      for (const [value, text] of x.ticks(width < 480)) {
+        parts.push(svg("path", { class: "grid", d: `M${px(value)},${top}V${height - bottom}` }));
+        parts.push(svg("text", { x: px(value), y: height - bottom + 18, class: "middle" }, text));
       }
-      for (let k = y.to; k >= y.from; k -= y.every) {
-        parts.push(svg("path", { class: "grid", d: `M${left},${py(10 ** k)}H${width - right}` }));
-        parts.push(svg("text", { x: left - 6, y: py(10 ** k) + 4, class: "end" }, power(k)));
+      for (const [value, text] of y.ticks(false)) {
+        parts.push(svg("path", { class: "grid", d: `M${left},${py(value)}H${width - right}` }));
+        parts.push(svg("text", { x: left - 6, y: py(value) + 4, class: "end" }, text));
       }
       parts.push(svg("text", { x: (left + width - right) / 2, y: height - 6, class: "middle" }, x.name));
       parts.push(svg("text", { x: 4, y: 14 }, y.name));
-      for (const { line, mark, note, text, look = "" } of layers) {
+      for (const { line, mark, note, text, look = "", lift = 0 } of layers) {
         if (line) parts.push(svg("polyline", { class: look, points: line.map(([a, b]) => `${px(a)},${py(b)}`).join(" ") }));
         if (mark) parts.push(svg("circle", { class: look, cx: px(mark[0]), cy: py(mark[1]), r: 6 }));
-        if (note) parts.push(svg("text", { class: look, x: px(note[0]), y: py(note[1]) }, text));
+        if (note) parts.push(svg("text", { class: look, x: px(note[0]), y: py(note[1]) - lift }, text));
       }
       root.setAttribute("viewBox", `0 0 ${width} ${height}`);
       root.replaceChildren(...parts);
@@ -97,13 +108,12 @@
       const single = check("float32 too");
       const slider = range("step h", -14, -1, 0.1, -6);
       const output = html("output", { "aria-live": "polite" });
-      const plot = logPlot({
+      const drawing = plot({
         name: "Error of the central difference of arctan against the step h, both axes logarithmic",
-        x: { from: -14, to: -1, every: 2, name: "step h" },
-        y: { from: -14, to: 0, every: 2, name: "error of the central difference" },
+        x: logarithmic({ from: -14, to: -1, every: 2, name: "step h" }),
+        y: logarithmic({ from: -14, to: 0, every: 2, name: "error of the central difference" }),
         height: 340,
       });
-      const input = (label) => label.lastChild;
       const update = () => {
         const x = Number(input(point).value);
         const h = step(Number(input(slider).value));
@@ -113,7 +123,7 @@
         const law = (key, other) =>
           steps.filter((s) => { const m = measure(x, s, types[0]); return m[key] > m[other] / 30 && m[key] < 1; })
             .map((s) => [s, measure(x, s, types[0])[key]]);
-        plot.show([
+        drawing.show([
           { line: law("truncation", "rounding"), look: "law" },
           { line: law("rounding", "truncation"), look: "law" },
           { note: [0.09, 2e-13], text: "truncation ∝ h²", look: "end" },
@@ -131,7 +141,46 @@
         );
       };
       for (const label of [point, single, slider]) label.addEventListener("input", update);
-      return { parts: [html("div", { class: "controls" }, slider, point, single), plot.root, output], update };
+      return { parts: [html("div", { class: "controls" }, slider, point, single), drawing.root, output], update };
+    },
+
+    // Chapter 5: the clipped ReLU and its gradient; the clip value decides which of five inputs reach which branch.
+    "clip-value"() {
+      const inputs = [-0.85, 0.35, 0.95, 1.45, 2.25];
+      const slider = range("clip value C", 0.5, 3, 0.1, 1.5);
+      const output = html("output", { "aria-live": "polite" });
+      const drawing = plot({
+        name: "Clipped ReLU with five inputs on it, and its gradient, which is 0 at both edges",
+        x: linear({ from: -1, to: 3.5, every: 0.5, name: "input x" }),
+        y: linear({ from: -0.25, to: 3.25, every: 0.5, name: "output, and gradient for x (dashed)" }),
+        height: 340,
+      });
+      const branch = (count, where) => html("span", {}, ` ${count} ${where}${where === "above" ? "" : ","}`);
+      const update = () => {
+        const clip = Number(input(slider).value);
+        const f = (x) => Math.min(Math.max(x, 0), clip);
+        const below = inputs.filter((x) => x <= 0).length;
+        const above = inputs.filter((x) => x >= clip).length;
+        drawing.show([
+          { line: [[-1, 0], [0, 0], [clip, clip], [3.5, clip]], look: "one" },
+          { line: [[-1, 0], [0, 0]], look: "two dashed" },
+          { line: [[0, 1], [clip, 1]], look: "two dashed" },
+          { line: [[clip, 0], [3.5, 0]], look: "two dashed" },
+          ...[0, clip].flatMap((x) => [{ mark: [x, 1], look: "two open" }, { mark: [x, 0], look: "two" }]),
+          ...inputs.map((x) => ({ mark: [x, f(x)], look: "one" })),
+          { note: [3.45, clip], text: "clipped ReLU", look: "bold end", lift: 9 },
+          { note: [3.45, 0], text: "gradient", look: "bold end", lift: 9 },
+        ]);
+        input(slider).setAttribute("aria-valuetext", `C = ${clip}`);
+        output.replaceChildren(
+          html("span", {}, `C = ${clip}. Inputs:`, branch(below, "below 0"),
+            branch(inputs.length - below - above, "inside"), branch(above, "above")),
+          html("span", {}, `Gradient of the sum of the outputs for C: ${above}`),
+          html("span", {}, "gradcheck without the upper mask: ", html("strong", {}, above ? "fails" : "passes")),
+        );
+      };
+      slider.addEventListener("input", update);
+      return { parts: [html("div", { class: "controls" }, slider), drawing.root, output], update };
     },
   };
 
