@@ -420,6 +420,12 @@ def test_what_becomes_of_the_argument_is_seen(operation: Callable, what: str) ->
     assert found(lambda x: 2 * x, look.untouched) == ""
 
 
+def test_a_stub_is_told_from_a_not_implemented_of_torch() -> None:
+    for said, message in (("", "Twice is not written yet."), ("no jvp", "The forward raised NotImplementedError: no jvp.")):
+        raised = Record(Failure("forward", "NotImplementedError", said))
+        assert look.runs("Twice.apply(x)", case(), raised, Record()).message == message
+
+
 def test_a_denied_function_raises_under_any_name_and_works_again_after() -> None:
     from torch.autograd.functional import hvp as held
 
