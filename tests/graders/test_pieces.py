@@ -421,7 +421,10 @@ def test_what_becomes_of_the_argument_is_seen(operation: Callable, what: str) ->
 
 
 def test_a_stub_is_told_from_a_not_implemented_of_torch() -> None:
-    for said, message in (("", "Twice is not written yet."), ("no jvp", "The forward raised NotImplementedError: no jvp.")):
+    for said, message in (
+        ("", "Twice is not written yet."),
+        ("no jvp", "The forward raised NotImplementedError: no jvp."),
+    ):
         raised = Record(Failure("forward", "NotImplementedError", said))
         assert look.runs("Twice.apply(x)", case(), raised, Record()).message == message
 
