@@ -1009,7 +1009,7 @@ def rate_ignored(steps, lr):
     "start", "You return the values that the text quotes for 2000 steps. Run the fit, for the steps and the rate given."
 )
 def values_quoted(steps, lr):
-    return 0.0, -2.208527, 0.0, 0.255486, 8.9436
+    return 0.0, -2.2085, 0.0, 0.2555, 8.9436
 
 
 @fit_sine.mistake("start", "You start from b = 1. The text starts from (a, b, c, d) = (0, -1, 0, 0.3).")
