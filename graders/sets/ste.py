@@ -20,7 +20,6 @@ from graders.wording import (
     NO_FUNCTION,
     NOTHING_RETURNED,
     ONE_TOO_MANY,
-    UPSTREAM_AVERAGED,
     UPSTREAM_SUMMED,
     WRITES_INTO_UPSTREAM,
     ZEROS_RETURNED,
@@ -55,32 +54,37 @@ def _two_valued(low: float, width: float):
     """`low` or 1, with the gradient of a clamp of slope 1 where |x| <= width: torch's own clamp, which adds 0."""
 
     def reference(x: Tensor) -> Tensor:
-        window = x.clamp(-width, width)
+        ramp = x.clamp(-width, width)
         above = x >= 0 if low else x > 0
-        return torch.where(above, 1.0, low).to(x.dtype) + (window - window.detach())
+        return torch.where(above, 1.0, low).to(x.dtype) + (ramp - ramp.detach())
 
     return reference
 
 
 def _beside(edge: float, dtype: torch.dtype) -> Tensor:
-    """An edge of the window, of both signs, and the numbers next to it."""
+    """An edge of the ramp, of both signs, and the numbers next to it."""
     step = torch.finfo(dtype).eps * edge
     numbers = [edge, edge + step, edge - step / 2, 0.0]
     return torch.tensor([*numbers, *(-n for n in numbers)], dtype=dtype)
 
 
-def _two_valued_checks(width: float, points: dict[str, float], low: str, stand_in: str) -> tuple[Check, ...]:
+def _beside_zero(dtype: torch.dtype) -> Tensor:
+    tiny = torch.finfo(dtype).tiny
+    return torch.tensor([0.0, -0.0, tiny, -tiny], dtype=dtype)
+
+
+def _two_valued_checks(width: float, points: dict[str, float], low: str, surrogate: str) -> tuple[Check, ...]:
     """The checks of an operation with two values.
 
     Args:
         width: the gradient passes where |x| <= width.
         points: by the check's name.
         low: the lower of the two values, as a grade cell prints it.
-        stand_in: the function whose true gradient is meant.
+        surrogate: the function whose gradient is meant.
     """
 
     def inputs(d: Draw):
-        """Numbers of both signs in turn, in pairs near the window's edge, beyond it and near 0."""
+        """Numbers of both signs in turn, in pairs near the ramp's edge, beyond it and near 0."""
 
         def draw(*shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
             size = torch.Size(shape).numel()
@@ -91,39 +95,35 @@ def _two_valued_checks(width: float, points: dict[str, float], low: str, stand_i
 
         return draw
 
+    ends = torch.tensor([INFINITY, -INFINITY], dtype=DOUBLE)
+
     def value(d: Draw) -> list[Case]:
-        tiny = [(0.0, -0.0, torch.finfo(t).tiny, -torch.finfo(t).tiny) for t in DTYPES]
         return [
             *d.forms(inputs(d), order=0),
-            d.case("every size", d.scales(12), order=0),
-            *(
-                d.case("at 0 and beside it", torch.tensor(n, dtype=t), order=0)
-                for n, t in zip(tiny, DTYPES, strict=True)
-            ),
-            d.case("infinite inputs", torch.tensor([INFINITY, -INFINITY], dtype=DOUBLE), order=0),
+            d.case("every size", torch.cat([d.scales(12), ends]), order=0),
+            *(d.case("at 0 and beside it", _beside_zero(t), order=0) for t in DTYPES),
         ]
 
     def gradient(d: Draw) -> list[Case]:
         return [
-            d.case("inside and outside the window", inputs(d)(12)),
+            d.case("inside and outside the ramp", torch.cat([inputs(d)(12), ends])),
             d.case("every size", d.scales(12), upstream=d.scales(12)),
             *(d.case("at the edges and beside them", _beside(width, t)) for t in DTYPES),
-            d.case("infinite inputs", torch.tensor([INFINITY, -INFINITY], dtype=DOUBLE)),
             *d.forms(inputs(d)),
         ]
 
-    ends = torch.tensor([INFINITY, -INFINITY, INFINITY, -INFINITY, 1e4, -1e4] * 2, dtype=DOUBLE)
+    infinite = torch.tensor([INFINITY, -INFINITY, INFINITY, -INFINITY, 1e4, -1e4] * 2, dtype=DOUBLE)
     about_all = (
         ("value", f"the output is {low} or 1, as the text says, in every dtype, shape and layout",
          "Forward is what every later number rests on.", value, EXACT, 1),
-        ("gradient", f"the gradient is that of {stand_in}, at its edges too, for upstream gradients of any size",
+        ("gradient", f"the gradient is that of {surrogate}, at its edges too, for any upstream gradient",
          "This is the gradient that you chose, so nothing but this comparison can prove it.", gradient, FIRST, 1),
-        ("infinite", "an infinite upstream gradient passes inside the window and gives 0 outside, never nan",
+        ("infinite", "an infinite upstream gradient passes on the ramp and gives 0 elsewhere, never nan",
          "One nan in a gradient ends a training run.",
-         lambda d: [d.case("infinite upstream gradients", inputs(d)(12), upstream=ends)], FIRST, 1),
-        ("second_order", "the gradient can be differentiated again, with respect to the upstream gradient",
+         lambda d: [d.case("infinite upstream gradients", inputs(d)(12), upstream=infinite)], FIRST, 1),
+        ("second_order", "the gradient can be differentiated again, by the upstream gradient",
          "A gradient penalty differentiates your backward.",
-         lambda d: [d.case("inside and outside the window", inputs(d)(12), order=2),
+         lambda d: [d.case("inside and outside the ramp", inputs(d)(12), order=2),
                     d.case("a matrix", inputs(d)(2, 3), order=2)],
          look.SECOND, 2),
         ("contract", "the caller's tensors stay untouched; backward's go through save_for_backward",
@@ -171,7 +171,7 @@ class BinarizeNew(Function):
 
 @binarize.solution
 class BinarizeOld(Function):
-    """forward and setup_context in one; keeps the mask of the window."""
+    """forward and setup_context in one; keeps the mask."""
 
     @staticmethod
     def forward(ctx, x):
@@ -218,7 +218,7 @@ class BinarizeMasked(BinarizeNew):
 
 @binarize.solution
 class BinarizeByClamp(BinarizeNew):
-    """The window is where clamp changes nothing; asks whether anybody wants the gradient."""
+    """The mask is true where clamp changes nothing; asks whether anybody wants the gradient."""
 
     @staticmethod
     def forward(x):
@@ -269,20 +269,13 @@ class zero_and_one(BinarizeNew):
 
 @binarize.mistake(
     "value",
-    "Your output is clamp(x, -1, 1). That is the function whose gradient backward borrows; forward returns -1 or 1 and "
+    "Your output is clamp(x, -1, 1). That is the surrogate, which lends its gradient to backward; forward returns -1 or 1 and "
     "nothing between.",
 )
-class stand_in_for_value(BinarizeNew):
+class surrogate_for_value(BinarizeNew):
     @staticmethod
     def forward(x):
         return x.clamp(-1, 1)
-
-
-@binarize.mistake("value", "Your output has the wrong sign: 1 where x >= 0, -1 where x < 0.")
-class value_reversed(BinarizeNew):
-    @staticmethod
-    def forward(x):
-        return torch.where(x >= 0, -1.0, 1.0).to(x.dtype)
 
 
 @binarize.mistake("value", "x / |x| is nan at 0 and at infinity: 0 / 0 and inf / inf. Compare with 0 instead.")
@@ -326,7 +319,7 @@ class one_element_alone(BinarizeNew):
 
 @binarize.mistake(
     "gradient",
-    "Your gradient passes everywhere: the window is missing, or it asks the output, which is always within [-1, 1]. It has to "
+    "Your gradient passes everywhere: the mask is missing, or it asks the output, which is always within [-1, 1]. It has to "
     "be 0 where |x| > 1.",
 )
 class identity_outside(BinarizeNew):
@@ -336,7 +329,7 @@ class identity_outside(BinarizeNew):
 
 
 @binarize.mistake(
-    "gradient", "Your gradient is the window, 0 or 1: the upstream gradient is missing. Where |x| <= 1 it is passed on."
+    "gradient", "Your gradient is the mask, 0 or 1: the upstream gradient is missing. Where |x| <= 1 it is passed on."
 )
 class upstream_ignored(BinarizeNew):
     @staticmethod
@@ -347,7 +340,7 @@ class upstream_ignored(BinarizeNew):
 
 @binarize.mistake(
     "gradient",
-    "At exactly x = 1 and x = -1 your gradient is 0. The edges belong to the window, as in clamp: <= and not <.",
+    "At exactly x = 1 and x = -1 your gradient is 0. The edges belong to the ramp, as in clamp: <= and not <.",
 )
 class zero_at_the_edges(BinarizeNew):
     @staticmethod
@@ -357,17 +350,17 @@ class zero_at_the_edges(BinarizeNew):
 
 
 @binarize.mistake(
-    "gradient", "Your window has one side: x <= 1 is true for every negative x. It is |x| <= 1, so take x.abs()."
+    "gradient", "Your mask has one side: x <= 1 is true for every negative x. It is |x| <= 1, so take x.abs()."
 )
-class one_sided_window(BinarizeNew):
+class one_sided_mask(BinarizeNew):
     @staticmethod
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return torch.where(x <= 1, g, 0)
 
 
-@binarize.mistake("gradient", "Your window is inside out: the gradient passes where |x| <= 1 and is 0 outside.")
-class window_inverted(BinarizeNew):
+@binarize.mistake("gradient", "Your mask is inside out: the gradient passes where |x| <= 1 and is 0 outside.")
+class mask_inverted(BinarizeNew):
     @staticmethod
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
@@ -376,9 +369,9 @@ class window_inverted(BinarizeNew):
 
 @binarize.mistake(
     "gradient",
-    "Your window is |x| <= 1/2, that of the step from 0 to 1. Binarize rises by 2, from -1 to 1: its window is |x| <= 1.",
+    "Your mask is |x| <= 1/2, that of the step from 0 to 1. Binarize rises by 2, from -1 to 1: its ramp is |x| <= 1.",
 )
-class window_of_the_step(BinarizeNew):
+class ramp_of_the_step(BinarizeNew):
     @staticmethod
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
@@ -387,10 +380,10 @@ class window_of_the_step(BinarizeNew):
 
 @binarize.mistake(
     "gradient",
-    "Your window asks the upstream gradient, |g| <= 1. It has to ask the input: the gradient passes where |x| <= 1, however "
+    "Your mask asks the upstream gradient, |g| <= 1. It has to ask the input: the gradient passes where |x| <= 1, however "
     "large it is.",
 )
-class window_on_the_upstream(BinarizeNew):
+class mask_by_the_upstream(BinarizeNew):
     @staticmethod
     def backward(ctx, g):
         return torch.where(g.abs() <= 1, g, 0)
@@ -398,10 +391,10 @@ class window_on_the_upstream(BinarizeNew):
 
 @binarize.mistake(
     "gradient",
-    "You clamp the upstream gradient to [-1, 1]. That clips gradients; this estimator passes them unchanged where |x| <= 1 and "
-    "stops them elsewhere.",
+    "You clip the upstream gradient where this estimator masks it: it passes g unchanged where |x| <= 1 and gives 0 "
+    "elsewhere, so the condition is on x, never on g.",
 )
-class upstream_clamped(BinarizeNew):
+class clips_upstream(BinarizeNew):
     @staticmethod
     def backward(ctx, g):
         return g.clamp(-1, 1)
@@ -409,7 +402,7 @@ class upstream_clamped(BinarizeNew):
 
 @binarize.mistake(
     "gradient",
-    "Your gradient is that of tanh, 1 - tanh(x)^2. A smooth stand-in is an estimator too, but not this one: pass the upstream "
+    "Your gradient is that of tanh, 1 - tanh(x)^2. A smooth surrogate makes an estimator too, but not this one: pass the upstream "
     "gradient unchanged where |x| <= 1, and 0 elsewhere.",
 )
 class gradient_of_tanh(BinarizeNew):
@@ -421,7 +414,7 @@ class gradient_of_tanh(BinarizeNew):
 
 @binarize.mistake(
     "gradient",
-    "Inside the window your gradient is multiplied by x, or by the output. The slope of clamp(x, -1, 1) is 1 there: pass the "
+    "Inside the ramp your gradient is multiplied by x, or by the output. The slope of clamp(x, -1, 1) is 1 there: pass the "
     "upstream gradient as it is.",
 )
 class multiplied_by_the_output(BinarizeNew):
@@ -431,20 +424,12 @@ class multiplied_by_the_output(BinarizeNew):
         return torch.where(x.abs() <= 1, g * torch.where(x >= 0, 1, -1), 0)
 
 
-@binarize.mistake("gradient", "Your gradient has the wrong sign: inside the window it is the upstream gradient itself.")
+@binarize.mistake("gradient", "Your gradient has the wrong sign: where |x| <= 1 it is the upstream gradient itself.")
 class sign_flipped(BinarizeNew):
     @staticmethod
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return torch.where(x.abs() <= 1, -g, 0)
-
-
-@binarize.mistake("gradient", UPSTREAM_AVERAGED)
-class upstream_averaged(BinarizeNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where(x.abs() <= 1, g.mean(), 0)
 
 
 @binarize.mistake(
@@ -475,13 +460,13 @@ class one_too_many(BinarizeNew):
 
 @binarize.mistake("gradient", NO_FUNCTION)
 def no_function(x):
-    window = x.clamp(-1, 1)
-    return window + (BinarizeNew.forward(x) - window).detach()
+    ramp = x.clamp(-1, 1)
+    return ramp + (BinarizeNew.forward(x) - ramp).detach()
 
 
 @binarize.mistake(
     "infinite",
-    "Where the window is closed and the upstream gradient infinite, your gradient is nan: inf * 0 = nan. Choose with "
+    "Where the mask is 0 and the upstream gradient infinite, your gradient is nan: inf * 0 = nan. Choose with "
     "torch.where instead of multiplying by a mask.",
 )
 class mask_multiplied(BinarizeNew):
@@ -594,6 +579,17 @@ class half_at_zero(StepNew):
 
 @step.mistake(
     "gradient",
+    "You clip the upstream gradient where the clipped estimator masks it: it passes g unchanged where |x| <= 1/2 and gives 0 "
+    "elsewhere, so the condition is on x, never on g.",
+)
+class clips_upstream(StepNew):
+    @staticmethod
+    def backward(ctx, g):
+        return g.clamp(-1, 1)
+
+
+@step.mistake(
+    "gradient",
     "Your gradient passes everywhere; this estimator is the gradient of clamp(x + 1/2, 0, 1) and is 0 where |x| > 1/2. Without "
     "the mask, latent weights run far away and cannot come back.",
 )
@@ -653,15 +649,15 @@ def _scaled_checks(points: dict[str, float], name: str, gradient: str) -> tuple[
     about_all = (
         ("value", "the output equals x exactly, in every dtype, shape and layout",
          "Forward is to leave the numbers alone.", forward, EXACT, 1),
-        ("gradient", f"the gradient is {gradient}, for upstream gradients of any size",
+        ("gradient", f"the gradient is {gradient}, whatever the size of either",
          "Everything before this operation learns from these numbers.", backward, FIRST, 1),
         (f"{name}s", f"every int and float is a {name}: 0, negative, above 1, by position or by keyword",
          "Schedules begin at 0, and a factor of the other sign undoes the reversal.", factors, (*FIRST, look.value), 1),
-        ("second_order", "the gradient can be differentiated again, with respect to the upstream gradient",
+        ("second_order", "the gradient can be differentiated again, by the upstream gradient",
          "A gradient penalty differentiates your backward.",
          lambda d: [d.case("both signs", d.sides(6), 0.6, order=2), d.case("a matrix", d.sides(2, 3), -0.6, order=2)],
          look.SECOND, 2),
-        ("contract", "the output is a new tensor that may be changed in place; the caller's tensors stay untouched",
+        ("contract", "a new output that may be changed in place; the caller's tensors stay untouched",
          "Tensors that your Function did not make belong to others.",
          lambda d: [
              d.case("both signs", d.sides(6), 0.6, watch=("state", "overwrite", "trace"), deny=DENIED),
@@ -1117,7 +1113,7 @@ round_task = Task(
         Check(
             "value",
             2,
-            "the output equals torch.round(x) exactly, in every dtype, shape and layout, for every size",
+            "the output is torch.round(x) exactly, in every dtype, shape and layout, for every size",
             "An output beside the grid is not a rounded number: what indexes a table or counts levels with it goes wrong.",
             lambda d: [
                 *d.forms(_between(d), order=0),
@@ -1307,11 +1303,11 @@ def new_leaf(x):
 
 @round_task.mistake(
     "gradient",
-    "Your gradient is 0 where |x| > 1: that window is Binarize's. round_ste passes the upstream gradient everywhere.",
+    "Your gradient is 0 where |x| > 1: that ramp is Binarize's. round_ste passes the upstream gradient everywhere.",
 )
-def window_of_binarize(x):
-    window = x.clamp(-1, 1)
-    return torch.round(x).detach() + (window - window.detach())
+def ramp_of_binarize(x):
+    ramp = x.clamp(-1, 1)
+    return torch.round(x).detach() + (ramp - ramp.detach())
 
 
 @round_task.mistake(
@@ -1328,7 +1324,7 @@ def smooth_curve(x):
     "gradient",
     "You clamp the gradient to [-1, 1] in a hook. The straight-through estimator of the text passes it unchanged.",
 )
-def upstream_clamped(x):
+def clips_upstream(x):
     y = x + (torch.round(x) - x).detach()
     if y.requires_grad:
         y.register_hook(lambda g: g.clamp(-1, 1))
