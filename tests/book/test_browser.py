@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from playwright.sync_api import Browser, Locator
+from torch.autograd import Function, gradcheck
 
 from tests.book import page_checks
 from tests.book.book_build import PAGES, ROOT, Build
@@ -153,6 +155,90 @@ def test_fd_step_says_the_same_without_a_script(chromium: Browser, book: Build) 
         for cell, dtype in zip(cells, (np.float64, np.float32), strict=True):
             expected, noise = central_difference(0.5, float(h), dtype)
             assert float(cell.split()[0]) == pytest.approx(abs(expected - 0.8), rel=0.06, abs=noise), (h, cell)
+    context.close()
+
+
+# ------------------------------------------------------------------- clip-value: which branch a clip value reaches
+
+INPUTS = (-0.85, 0.35, 0.95, 1.45, 2.25)
+
+
+class NoUpperMask(Function):
+    """The clipped ReLU that the figure judges: its gradient lacks the upper mask."""
+
+    @staticmethod
+    def forward(x, clip):
+        return x.clamp(0, clip)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x <= 0, 0, g), None
+
+
+def by_torch(clip: float) -> tuple[int, int, int, int, str]:
+    """Inputs below 0, inside and above ``clip``, the gradient of the outputs' sum for it, and gradcheck's verdict."""
+    x = torch.tensor(INPUTS, dtype=torch.float64, requires_grad=True)
+    bound = torch.tensor(clip, dtype=torch.float64, requires_grad=True)
+    (pull,) = torch.autograd.grad(torch.minimum(x.clamp(min=0), bound).sum(), bound)
+    passes = gradcheck(NoUpperMask.apply, (x, clip), raise_exception=False)
+    below, above = (x < 0).sum().item(), (x > clip).sum().item()
+    return below, len(x) - below - above, above, int(pull), "passes" if passes else "fails"
+
+
+def clip_value(watched: Watched) -> Locator:
+    """The figure, which must be on the page."""
+    figure = watched.page.locator('figure[data-figure="clip-value"].ready')
+    assert figure.count() == 1
+    return figure
+
+
+def test_clip_value_says_what_torch_computes(visit: Callable[..., Watched]) -> None:
+    figure = clip_value(visit("book/05_clipped_relu"))
+    slider, verdicts = figure.locator("input[type=range]"), set()
+    for step in range(5, 31):
+        clip = step / 10
+        slider.fill(f"{clip:g}")
+        below, inside, above, pull, verdict = by_torch(clip)
+        assert figure.locator("output > span").all_inner_texts() == [
+            f"C = {clip:g}. Inputs: {below} below 0, {inside} inside, {above} above",
+            f"Gradient of the sum of the outputs for C: {pull}",
+            f"gradcheck without the upper mask: {verdict}",
+        ]
+        verdicts.add(verdict)
+    assert verdicts == {"passes", "fails"}
+
+
+def test_clip_value_draws_the_function_its_gradient_and_the_inputs(visit: Callable[..., Watched]) -> None:
+    figure = clip_value(visit("book/05_clipped_relu"))
+    lines, open_ends = figure.locator("polyline"), figure.locator("circle.open")
+    assert (lines.count(), figure.locator("circle.one").count(), open_ends.count()) == (4, len(INPUTS), 2)
+
+    def corners(line: Locator) -> list[tuple[float, ...]]:
+        return [tuple(map(float, pair.split(","))) for pair in line.get_attribute("points").split()]
+
+    start, zero, bend, end = before = corners(lines.first)
+    assert start[1] == zero[1] > bend[1] == end[1] and zero[0] < bend[0]  # pixels grow downwards
+    assert sorted(float(mark.get_attribute("cx")) for mark in open_ends.all()) == pytest.approx([zero[0], bend[0]])
+    figure.locator("input[type=range]").press("ArrowRight")
+    after = corners(lines.first)
+    assert after[:2] == before[:2] and after[2][0] > bend[0] and after[2][1] < bend[1]
+    assert figure.locator("input[type=range]").get_attribute("aria-valuetext") == "C = 1.6"
+
+
+def test_clip_value_says_the_same_without_a_script(chromium: Browser, book: Build) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((book.html / "book/05_clipped_relu.html").as_uri())
+    rows = page.locator('figure[data-figure="clip-value"] tbody tr').all()
+    assert len(rows) >= 5
+    for row in rows:
+        clip, *cells = row.locator("th, td").all_inner_texts()
+        assert cells == [str(value) for value in by_torch(float(clip))], clip
     context.close()
 
 
