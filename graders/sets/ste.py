@@ -947,11 +947,14 @@ class magnitude_of_alpha(ReversalNew):
         return -abs(ctx.alpha) * g, None
 
 
-@reversal.mistake("alphas", "You keep alpha between 0 and 1. The text allows every number: negative and above 1 too.")
+@reversal.mistake(
+    "alphas",
+    "You cut negative values of alpha off. The text allows every number: -alpha is positive there, and so it stays.",
+)
 class alpha_clamped(ReversalNew):
     @staticmethod
     def backward(ctx, g):
-        return -min(max(ctx.alpha, 0), 1) * g, None
+        return -max(ctx.alpha, 0) * g, None
 
 
 @reversal.mistake(
@@ -1145,6 +1148,7 @@ round_task = Task(
                 d.case("both signs", _between(d)(6), watch=("state", "overwrite")),
                 d.case("a transposed input", _between(d)(3, 2).t()),
                 d.case("forward alone", _between(d)(6), order=0),
+                d.case("an input that needs no gradient", _between(d)(6), order=0, requires=(False,)),
             ],
             (*PASSED[:-1], look.untouched, look.stateless, look.guarded),
         ),
@@ -1268,8 +1272,8 @@ def ratio_for_difference(x):
 
 @round_task.mistake(
     "gradient",
-    "Your gradient is zero everywhere, the true derivative of round: nothing is detached, so x cancels. Detach the difference "
-    "round(x) - x, and nothing else.",
+    "Your gradient is zero everywhere: x cancels in your formula, or enters through round alone, whose derivative is 0. Detach "
+    "the difference round(x) - x, and nothing else.",
 )
 def zeros_returned(x):
     return x + (torch.round(x) - x)
@@ -1381,9 +1385,32 @@ def writes_into_input(x):
 )
 def hook_on_the_input(x):
     rounded, seen = torch.round(x), []
+    if x.requires_grad:
+        rounded.register_hook(seen.append)
+        x.register_hook(lambda g: seen[-1])
+    return rounded
+
+
+@round_task.mistake(
+    "value",
+    "You register hooks, which raises where x needs no gradient, as in evaluation; and a hook left on x, which is the caller's, "
+    "answers for every other use of it. Detach the difference, and no hook is needed.",
+)
+def hooks_where_none_can_be(x):
+    rounded, seen = torch.round(x), []
     rounded.register_hook(seen.append)
     x.register_hook(lambda g: seen[-1])
     return rounded
+
+
+@round_task.mistake(
+    "contract",
+    "You switch x.requires_grad on, and x is the caller's: from then on torch builds graphs behind tensors that nobody trains. "
+    "Leave it as it is; without it the rounded number alone is right.",
+)
+def switches_requires_grad_on(x):
+    x.requires_grad_()
+    return x + (torch.round(x) - x).detach()
 
 
 TASKS = (binarize, reversal, round_task)
