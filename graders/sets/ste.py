@@ -14,7 +14,6 @@ from graders.task import DOUBLE, DTYPES, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
-    FLOAT32_AND_BACK,
     KEPT_AS_ATTRIBUTE,
     KEPT_OUTSIDE,
     NO_FUNCTION,
@@ -25,6 +24,10 @@ from graders.wording import (
     ZEROS_RETURNED,
 )
 
+NARROWED = (
+    "You compute in float32 and cast back: float64 input loses half of its digits, and the value is no longer exact. Compute in "
+    "the dtype of x."
+)
 INFINITY = float("inf")
 DENIED = ("aten::hardtanh_backward", "aten::threshold_backward")  # torch's own backwards
 GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps things
@@ -774,7 +777,7 @@ class float32_inside(ReversalNew):
         return x.float() * 1
 
 
-@reversal.mistake("value", FLOAT32_AND_BACK)
+@reversal.mistake("value", NARROWED)
 class float32_and_back(ReversalNew):
     @staticmethod
     def forward(x, alpha):
@@ -1248,7 +1251,7 @@ def float32_inside(x):
     return x + (torch.round(x) - x).detach()
 
 
-@round_task.mistake("value", FLOAT32_AND_BACK)
+@round_task.mistake("value", NARROWED)
 def float32_and_back(x):
     return x + (torch.round(x.float()).to(x.dtype) - x).detach()
 
