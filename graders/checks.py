@@ -198,7 +198,7 @@ def exact(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
     return None
 
 
-def numbers(relative: float) -> Look:
+def numbers(relative: float, names: tuple[str, ...] = ()) -> Look:
     """A look at Python numbers, each within this relative distance of what is expected (absolute below 1e-6)."""
 
     def numbers(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -208,7 +208,7 @@ def numbers(relative: float) -> Look:
             return _found("returns", call, case, text)
         for i, (a, b) in enumerate(zip(yours.numbers, expected.numbers, strict=True)):
             if not abs(a - b) <= relative * abs(b) + 1e-6:
-                text = f"Wrong number {i} of the {wanted} returned."
+                text = f"Wrong {names[i]}." if names else f"Wrong number {i} of the {wanted} returned."
                 return _found("value", call, case, text, yours=number(a), expected=number(b))
         return None
 

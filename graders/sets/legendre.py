@@ -28,8 +28,21 @@ from graders.wording import (
 
 GLOBAL: dict = {}  # where the mistakes `kept_outside_ctx` and `order_kept_outside` keep things
 
-FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
-FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
+
+def _precise(or_else: str) -> look.Look:
+    """`look.precise`, with another thing that costs digits in its message."""
+
+    def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+        found = look.precise(call, case, yours, expected)
+        text = f"In float64 about half of your digits are right: something narrows them to float32, or {or_else}."
+        return found and Finding(found.look, text, found.evidence)
+
+    return precise
+
+
+DIVIDED = _precise("a division by nearly 0 has lost them")
+FORWARD = (*look.FORWARD[:-1], DIVIDED, look.value)
+FIRST = (*look.FIRST[:-1], DIVIDED, look.gradient)
 SECOND = (*FIRST, look.second_order)
 
 # --- Legendre ---------------------------------------------------------------------------------------------------------
@@ -92,7 +105,7 @@ legendre = Task(
             "gradient",
             2,
             "the gradient is the upstream gradient times P_n'(x), zeros at n = 0, and gradcheck passes",
-            "Backward returns one gradient for each argument of forward: a tensor for x and None for n.",
+            "The slope of P_n has a recurrence of its own, which runs beside that of the values.",
             lambda d: [
                 *(d.case(f"n = {n}", _inputs(d)(5), n) for n in (5, 2, 1, 0)),
                 d.case("n = 20", d.sides(6, reach=1.3), 20),
@@ -424,6 +437,17 @@ class torchs_own(LegendreNew):
         return torch.special.legendre_polynomial_p(wide, n).to(x.dtype)
 
 
+@legendre.mistake(
+    "value",
+    "save_for_backward takes tensors, and your call hands it n as well (`*inputs` has both arguments). Save x, and keep n as "
+    "ctx.n.",
+)
+class number_saved(LegendreNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+
 @legendre.mistake("gradient", "Your gradient is P_n'(x) alone: the upstream gradient is missing. Multiply by it.")
 class upstream_ignored(LegendreNew):
     @staticmethod
@@ -533,6 +557,18 @@ class slope_of_the_third(LegendreNew):
 
 @legendre.mistake(
     "gradient",
+    "At n = 0 your gradient is that of P_1: the loop in backward has no case for P_0, whose slope is 0. Begin one step earlier, "
+    "with two zeros.",
+)
+class slope_of_zero_order(LegendreNew):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * _slope(x, max(ctx.n, 1)), None
+
+
+@legendre.mistake(
+    "gradient",
     "At n = 0 your backward returns None for x. P_0 does not change with x: its gradient is zeros, of the shape of x.",
 )
 class none_at_zero_order(LegendreNew):
@@ -614,6 +650,18 @@ class small_divisor(LegendreNew):
     def backward(ctx, g):
         above, below = _quotient(ctx.saved_tensors[0], ctx.n)
         return g * above / (below + 1e-12), None
+
+
+@legendre.mistake(
+    "ends",
+    "You keep 1 - x^2 from 0 by a lower bound. At x = -1 and 1 the numerator is 0, so your slope is 0 there, and its sign is "
+    "lost beyond. Use an identity without a division.",
+)
+class divisor_bounded(LegendreNew):
+    @staticmethod
+    def backward(ctx, g):
+        above, below = _quotient(ctx.saved_tensors[0], ctx.n)
+        return g * above / torch.where(below.abs() < 1e-6, 1e-6, below), None
 
 
 @legendre.mistake(
@@ -764,7 +812,7 @@ class order_kept_outside(Function):
 # --- fit_sine ---------------------------------------------------------------------------------------------------------
 
 START = (0.0, -1.0, 0.0, 0.3)
-FIT = (look.exists, look.runs, look.numbers(1e-3))
+FIT = (look.exists, look.runs, look.numbers(1e-3, ("a", "b", "c", "d", "loss")))
 
 
 def _data(points: int = 2000, end: float = math.pi) -> tuple[Tensor, Tensor]:
@@ -1041,6 +1089,15 @@ def other_points(steps, lr):
     return (*parameters, losses[-1])
 
 
+@fit_sine.mistake(
+    "start", "Your points leave out the right end, as arange does. linspace(-pi, pi, 2000) includes both ends."
+)
+def end_left_out(steps, lr):
+    x = torch.arange(2000, dtype=DOUBLE) / 2000 * 2 * math.pi - math.pi
+    parameters, losses = _fit(steps, lr, data=(x, torch.sin(x)))
+    return (*parameters, losses[-1])
+
+
 @fit_sine.mistake("start", "Your points go from -1 to 1. The sine is to be fitted from -pi to pi.")
 def other_interval(steps, lr):
     parameters, losses = _fit(steps, lr, data=_data(end=1.0))
@@ -1088,6 +1145,50 @@ def update_recorded(steps, lr):
 
 
 @fit_sine.mistake(
+    "start", "You return the mean of the squared errors as the loss, and descend by their sum. The loss is the sum."
+)
+def mean_returned(steps, lr):
+    parameters, losses = _fit(steps, lr)
+    return (*parameters, losses[-1] / 2000)
+
+
+@fit_sine.mistake("start", "Your d stays where it starts. All four parameters are updated.")
+def one_parameter_fixed(steps, lr):
+    parameters, losses = _fit(steps, lr, loss=lambda p, data: _loss((*p[:3], p[3].detach()), data))
+    return (*parameters, losses[-1])
+
+
+@fit_sine.mistake(
+    "steps",
+    "You update the parameters one after the other, each with a loss of its own. A step takes all gradients at the same point, "
+    "and then updates.",
+)
+def one_after_the_other(steps, lr):
+    data, p = _data(), torch.tensor(START, dtype=DOUBLE)
+    for _ in range(steps):
+        for i in range(4):
+            p.requires_grad_()
+            loss = _loss(p, data)
+            (g,) = grad(loss, p)
+            p = (p - lr * g * torch.eye(4, dtype=DOUBLE)[i]).detach()
+    return *p.tolist(), loss.item()
+
+
+@fit_sine.mistake(
+    "steps",
+    "`p = p - lr * p.grad` makes a new tensor: no leaf, and its .grad stays None, so the second step fails. Use "
+    "torch.autograd.grad, and make the new one a leaf by .detach().requires_grad_().",
+)
+def rebinds_while_recorded(steps, lr):
+    data, p = _data(), torch.tensor(START, dtype=DOUBLE, requires_grad=True)
+    for _ in range(steps):
+        loss = _loss(p, data)
+        loss.backward()
+        p = p - lr * p.grad
+    return *p.tolist(), loss.item()
+
+
+@fit_sine.mistake(
     "steps",
     "`p = p - lr * p.grad` under no_grad makes a new tensor that requires no gradient, so the second step has nothing to "
     "differentiate. Change the parameter in place (`p -= ...`), or call requires_grad_() on the new one.",
@@ -1118,7 +1219,8 @@ def leaves_gradients(call: str, case: Case, yours: Record, expected: Record) -> 
     return None
 
 
-LOOKS = (look.exists, look.runs, look.returns, look.shape, look.dtype, look.precise, look.value)
+DIFFERENCE = _precise("they come from a difference of two gradients, which is not exact")
+LOOKS = (look.exists, look.runs, look.returns, look.shape, look.dtype, DIFFERENCE, look.value)
 
 
 def _asked(d: Draw, name: str, f: str, x: Tensor, v: Tensor | None = None, requires: bool = False) -> Case:
@@ -1344,6 +1446,21 @@ def create_graph_missing(f, x, v):
 
 @hvp.mistake(
     "value",
+    "You differentiate with respect to x as it comes, and x need not require a gradient. Work on x.detach().requires_grad_(), a "
+    "tensor of its own.",
+)
+def x_as_it_comes(f, x, v):
+    (g,) = grad(f(x), x, create_graph=True)
+    return _through(g, x, v)
+
+
+@hvp.mistake("value", "You take the mean of gradient times v, which divides by the number of elements; take the sum.")
+def mean_for_sum(f, x, v):
+    return _second_of(f, x, v / max(x.numel(), 1))
+
+
+@hvp.mistake(
+    "value",
     "Your result is zero everywhere: the gradient has lost its graph (create_graph=True is missing, or there is a detach), and "
     "your branch for a linear f takes it.",
 )
@@ -1407,6 +1524,16 @@ def library_called(f, x, v):
 def linear_raises(f, x, v):
     x, g = _gradient(f, x)
     return grad(g, x, v)[0]
+
+
+@hvp.mistake(
+    "linear",
+    "allow_unused=True (or materialize_grads=True) serves an f whose gradient leads to a parameter and not to x. A gradient that "
+    "is a constant has no graph at all, and the second pass raises: add 0 * x.sum(), or return zeros there.",
+)
+def constant_gradient_raises(f, x, v):
+    x, g = _gradient(f, x)
+    return grad(g, x, v, materialize_grads=True)[0]
 
 
 @hvp.mistake(
