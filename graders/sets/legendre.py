@@ -87,7 +87,7 @@ legendre = Task(
             "the output is P_n(x) for n from 0 to 20, beyond |x| = 1 too, in every dtype, shape and layout",
             "Forward is what every later number rests on.",
             lambda d: [
-                *(d.case(f"n = {n}", _inputs(d)(4), n, order=0) for n in (0, 1, 2, 5)),
+                *(d.case(f"n = {n}", _inputs(d)(4), n, order=0) for n in (0, 1, 5)),
                 d.case("n = 20", d.sides(8, reach=3), 20, order=0),
                 d.case("float32, n = 20", d.sides(8, reach=1, dtype=SINGLE), 20, order=0),
                 d.case("every size", d.scales(12), 4, order=0, watch=("trace",), deny=DENIED),
@@ -107,7 +107,7 @@ legendre = Task(
             "the gradient is the upstream gradient times P_n'(x), zeros at n = 0, and gradcheck passes",
             "The slope of P_n has a recurrence of its own, which runs beside that of the values.",
             lambda d: [
-                *(d.case(f"n = {n}", _inputs(d)(5), n) for n in (5, 2, 1, 0)),
+                *(d.case(f"n = {n}", _inputs(d)(5), n) for n in (5, 1, 0)),
                 d.case("n = 20", d.sides(6, reach=1.3), 20),
                 d.case("every size", d.scales(12), 4, upstream=d.scales(12)),
                 *(d.case(f"{str(t)[6:]}, n = 4", d.sides(4, away=1, reach=1.5, dtype=t), 4) for t in (HALF, BRAIN)),
