@@ -20,7 +20,6 @@ from graders.wording import (
     KEPT_OUTSIDE,
     NO_FUNCTION,
     NOTHING_RETURNED,
-    UPSTREAM_AVERAGED,
     UPSTREAM_SUMMED,
     VIEW_NEEDED,
     WRITES_INTO_UPSTREAM,
@@ -57,7 +56,7 @@ def _factors(d: Draw, *shape: int, out: int = 4, dtype: torch.dtype = DOUBLE) ->
 def _linear_forms(d: Draw, order: int = 1) -> list[Case]:
     """Every dtype, leading dimensions of every kind, layouts, and sizes that are 1 or equal."""
     shapes = {"a vector": (3,), "a batch of batches": (2, 2, 3), "no rows": (0, 3), "one row": (1, 3)}
-    cases = [d.case(f"{_named(t)} input", *_factors(d, 2, 3, dtype=t), order=order) for t in DTYPES]
+    cases = [d.case(f"{_named(t)} input", *_factors(d, 2, 3, dtype=t), order=order) for t in DTYPES[:3]]
     cases += [d.case(name, *_factors(d, *shape), order=order) for name, shape in shapes.items()]
     cases += [d.case("a square weight", *_factors(d, 2, 3, out=3), order=order)]
     cases += [d.case("one input, one output", *_factors(d, 2, 1, out=1), order=order)]
@@ -98,7 +97,7 @@ linear = Task(
         Check(
             "gradient",
             2,
-            "the gradients of x, weight and bias equal torch's, for any leading dimensions, and gradcheck passes",
+            "all three gradients equal torch's, for any leading dimensions, and gradcheck passes",
             "With g of shape (..., out): g @ weight for x; for weight and bias, sums over all rows of x.",
             lambda d: [
                 *_linear_forms(d),
@@ -111,7 +110,7 @@ linear = Task(
         Check(
             "arguments",
             1,
-            "bias None, left out, by position, by keyword; every subset of the arguments may require a gradient",
+            "bias None, left out or by keyword; any subset of the arguments may need a gradient",
             "Layers without bias and layers that are frozen are everyday cases.",
             lambda d: [
                 d.case("bias is None", *_factors(d, 2, 3)[:2], None),
@@ -125,7 +124,7 @@ linear = Task(
         Check(
             "second_order",
             1,
-            "the gradients can be differentiated again: that of x by weight, that of weight by x, both by g",
+            "each gradient can be differentiated again, by the other factor and by g",
             "A Hessian or a gradient penalty differentiates your backward.",
             lambda d: [
                 d.case("a matrix", *_factors(d, 2, 3), order=2),
@@ -870,13 +869,10 @@ class autograd_in_backward(LinearNew):
 SHAPES = (
     ((2, 3), (2, 3)),
     ((3, 1), (4,)),
-    ((2, 3), (3,)),
-    ((4,), (2, 3, 4)),
+    ((3,), (2, 2, 3)),
     ((2, 3, 3), (1, 1, 3)),
-    ((1, 1), (3, 3)),
     ((2, 1, 3), (2, 1)),
     ((), (3,)),
-    ((2, 3), ()),
     ((), ()),
     ((0, 1), (4,)),
 )
@@ -889,10 +885,9 @@ def _pair(d: Draw, one: tuple, two: tuple, dtype: torch.dtype = DOUBLE) -> tuple
 def _products(d: Draw, order: int = 1) -> list[Case]:
     """Every kind of broadcasting, dtype and layout."""
     cases = [d.case(f"{one} with {two}", *_pair(d, one, two), order=order) for one, two in SHAPES]
-    cases += [d.case(f"{_named(t)} inputs", *_pair(d, (2, 3), (3,), t), order=order) for t in DTYPES]
+    cases += [d.case(f"{_named(t)} inputs", *_pair(d, (2, 3), (3,), t), order=order) for t in DTYPES[:3]]
     a, b = _pair(d, (4, 3), (4, 1))
     cases += [d.case("every second column, and an expanded tensor", a.t()[:, ::2], b[:1].expand(3, 2), order=order)]
-    cases += [d.case("named arguments", *_pair(d, (3, 1), (2,)), keywords=("a", "b"), order=order)]
     return cases
 
 
@@ -908,13 +903,14 @@ multiply = Task(
             "Forward is what every later number rests on.",
             lambda d: [
                 *_products(d, order=0),
+                d.case("named arguments", *_pair(d, (3, 1), (2,)), keywords=("a", "b"), order=0),
                 d.case("every size", d.scales(4, 3), d.scales(3), order=0),
             ],
             FORWARD,
         ),
         Check(
             "gradient",
-            2,
+            1,
             "both gradients equal torch's, whichever tensor is the smaller, and gradcheck passes",
             "What forward copies, backward sums: over the axes that were added, and over those of size 1 that were stretched.",
             lambda d: [
@@ -930,7 +926,7 @@ multiply = Task(
         Check(
             "second_order",
             1,
-            "the gradients can be differentiated again: that of a by b, that of b by a, both by g",
+            "each gradient can be differentiated again, by the other factor and by g",
             "A Hessian or a gradient penalty differentiates your backward.",
             lambda d: [
                 d.case(f"{one} with {two}", *_pair(d, one, two), order=2)
@@ -1529,13 +1525,11 @@ class autograd_in_backward(MulNew):
 PAIRS = (
     ((2, 3), ()),
     ((2, 3), (3,)),
-    ((2, 3), (2, 1)),
-    ((3, 3), (1, 3)),
+    ((3, 3), (3, 1)),
     ((2, 3), (2, 3)),
     ((2, 2, 3), (2, 1)),
-    ((3,), (1,)),
     ((), ()),
-    ((0, 3), (3,)),
+    ((0, 3), (1, 3)),
 )
 
 
@@ -1546,12 +1540,11 @@ def _gated(d: Draw, one: tuple, two: tuple, dtype: torch.dtype = DOUBLE) -> tupl
 
 def _swish_forms(d: Draw, order: int = 1) -> list[Case]:
     cases = [d.case(f"x {one}, beta {two}", *_gated(d, one, two), order=order) for one, two in PAIRS]
-    cases += [d.case(f"{_named(t)} inputs", *_gated(d, (2, 3), (3,), t), order=order) for t in DTYPES]
+    cases += [d.case(f"{_named(t)} inputs", *_gated(d, (2, 3), (3,), t), order=order) for t in DTYPES[:3]]
     x, beta = _gated(d, (4, 3), (3, 4))
     cases += [d.case("every second row, an expanded beta", x[::2], beta[:1, :1].expand(2, 3), order=order)]
     signs = torch.tensor([-2.0, 0.0, 3.0], dtype=DOUBLE)
     cases += [d.case("beta negative, 0 and positive", x[:2].clone(), signs, order=order)]
-    cases += [d.case("beta by keyword", *_gated(d, (2, 3), (3,)), keywords=("beta",), order=order)]
     return cases
 
 
@@ -1578,14 +1571,15 @@ swish = Task(
             "Forward is what every later number rests on.",
             lambda d: [
                 *_swish_forms(d, order=0),
+                d.case("beta by keyword", *_gated(d, (2, 3), (3,)), keywords=("beta",), order=0),
                 d.case("every size", d.scales(4, 3), d.between(0.5, 1.5, 3), order=0),
             ],
             FORWARD,
         ),
         Check(
             "gradient",
-            1,
-            "the gradients of x and of beta equal torch's, beta's in the shape of beta, and gradcheck passes",
+            2,
+            "the gradients of x and beta equal torch's, each in its shape, and gradcheck passes",
             "With s = sigmoid(beta x): s + beta x s (1 - s) for x, x^2 s (1 - s) for beta, summed to beta's shape.",
             lambda d: [
                 *_swish_forms(d),
@@ -1624,7 +1618,7 @@ swish = Task(
         Check(
             "contract",
             1,
-            "the caller's tensors stay untouched; backward's go through save_for_backward; no backward of torch's",
+            "the caller's tensors stay untouched; backward's are saved; no backward of torch's",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
                 d.case("beta of its own for each column", *_gated(d, (2, 3), (3,)), watch=ALL, deny=DENIED),
@@ -1729,13 +1723,6 @@ class factor_beta_too_much(SwishNew):
     @staticmethod
     def forward(x, beta):
         return F.silu(beta * x)
-
-
-@swish.mistake("value", "Your output is the sigmoid alone; it is multiplied by x.")
-class sigmoid_alone(SwishNew):
-    @staticmethod
-    def forward(x, beta):
-        return torch.sigmoid(beta * x)
 
 
 @swish.mistake(
@@ -1864,16 +1851,6 @@ class square_forgotten(SwishNew):
     @staticmethod
     def backward(ctx, g):
         return _swish_backward(ctx, g, _by_x, lambda x, beta, s: x * s * (1 - s))
-
-
-@swish.mistake(
-    "gradient",
-    "Your gradient for beta is x s: the derivative of the sigmoid is missing. It is x^2 s (1 - s).",
-)
-class value_for_derivative(SwishNew):
-    @staticmethod
-    def backward(ctx, g):
-        return _swish_backward(ctx, g, _by_x, lambda x, beta, s: x * s)
 
 
 @swish.mistake(
@@ -2316,7 +2293,7 @@ def _wide(d: Draw):
 
 
 def _swiglu_forms(d: Draw, order: int = 1) -> list[Case]:
-    shapes = {"a matrix": (2, 6), "a vector": (6,), "a pair": (2,), "three dimensions": (2, 3, 4), "no rows": (0, 4)}
+    shapes = {"a matrix": (2, 6), "a vector": (6,), "three dimensions": (2, 3, 4), "no rows": (0, 4)}
     cases = [d.case(name, _wide(d)(*shape), order=order) for name, shape in shapes.items()]
     for t, ends in ((DOUBLE, (30, 1000)), (SINGLE, (30, 1000)), (BRAIN, (30, 1000)), (HALF, (5, 10))):
         gates = torch.tensor([-ends[1], -ends[0], ends[0], ends[1]], dtype=t)
@@ -2371,7 +2348,7 @@ swiglu = Task(
         Check(
             "contract",
             1,
-            "the caller's tensors stay untouched; backward's go through save_for_backward; no backward of torch's",
+            "the caller's tensors stay untouched; backward's are saved; no backward of torch's",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
                 d.case("a matrix", _wide(d)(2, 6), watch=ALL, deny=DENIED),
@@ -2765,13 +2742,6 @@ class upstream_summed(SwiGLUNew):
     @staticmethod
     def backward(ctx, g):
         return SwiGLUNew.backward(ctx, g.sum().expand(g.shape))
-
-
-@swiglu.mistake("gradient", UPSTREAM_AVERAGED)
-class upstream_averaged(SwiGLUNew):
-    @staticmethod
-    def backward(ctx, g):
-        return SwiGLUNew.backward(ctx, g.mean().expand(g.shape) if g.numel() else g)
 
 
 @swiglu.mistake(
