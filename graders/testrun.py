@@ -107,9 +107,9 @@ def _child(mouth: connection.Connection, file: str, name: str, offer: str, sourc
         tell("passed", returned=returned[:10])
     except BaseException as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == name]
-        lines += [error.lineno] if isinstance(error, SyntaxError) else []
+        lines += [error.lineno] if isinstance(error, SyntaxError) and error.lineno else []
         text = str(error).strip().split("\n")[0][:MAX_TEXT]
-        tell("failed", kind=type(error).__name__, message=text, line=lines[-1] if lines else None)
+        tell("failed", kind=type(error).__name__, message=text, lines=[*lines[:1], *lines[1:][-1:]])
     finally:
         os._exit(0)
 

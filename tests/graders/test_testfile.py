@@ -93,6 +93,21 @@ def test_a_file_that_cannot_serve_earns_nothing(source: str, message: str) -> No
     assert verdict.earned == 0 and message in verdict.message, str(verdict)
 
 
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("body", "evidence"),
+    [
+        ("    assert False\n", {"line": "3: assert False"}),
+        ("    look(2)\ndef look(n):\n    assert n < 2\n", {"line": "3: look(2)", "which calls": "5: assert n < 2"}),
+        ("    look(2)\ndef look(n):\n    look(n)\n", {"line": "3: look(2)", "which calls": "5: look(n)"}),
+        ("    (\n", {"line": "3: ("}),
+    ],
+)
+def test_the_lines_that_failed_are_shown(body: str, evidence: dict[str, str]) -> None:
+    """The test's own line first; where it calls a helper of the file, the line in there too."""
+    assert TASK.judge("catches", f"{HEAD}def test_a():\n{body}").evidence == evidence
+
+
 def test_no_cell_is_a_verdict() -> None:
     verdict = TASK.judge("catches", None)
     assert (verdict.earned, verdict.message) == (
