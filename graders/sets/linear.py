@@ -115,11 +115,12 @@ linear = Task(
             lambda d: [
                 d.case("bias is None", *_factors(d, 2, 3)[:2], None),
                 *(d.case("bias left out", *_factors(d, *s)[:2]) for s in ((2, 3), (3,), (2, 2, 3))),
+                d.case("float16, bias left out", *_factors(d, 2, 3, dtype=HALF)[:2]),
                 d.case("weight and bias by keyword", *_factors(d, 2, 3), keywords=("weight", "bias")),
                 d.case("bias=None by keyword", *_factors(d, 2, 3)[:2], None, keywords=("bias",)),
                 *_subsets(d),
             ],
-            (*FIRST, look.value),
+            (*FIRST, look.dtype, look.value),
         ),
         Check(
             "second_order",
@@ -130,7 +131,6 @@ linear = Task(
                 d.case("a matrix", *_factors(d, 2, 3), order=2),
                 d.case("a vector", *_factors(d, 3), order=2),
                 d.case("a batch of batches", *_factors(d, 2, 2, 3), order=2),
-                d.case("bias left out", *_factors(d, 2, 3)[:2], order=2),
                 d.case("weight requires no gradient", *_factors(d, 2, 3), order=2, requires=(True, False, True)),
             ],
             SECOND,
@@ -145,7 +145,7 @@ linear = Task(
             lambda d: [
                 d.case("a matrix", *_factors(d, 2, 3), watch=ALL),
                 d.case("a vector", *_factors(d, 3), watch=("state",)),
-                d.case("no bias", *_factors(d, 2, 2, 3)[:2], None, watch=("state", "overwrite")),
+                d.case("a batch of batches", *_factors(d, 2, 2, 3), watch=("state", "overwrite")),
             ],
             CONTRACT,
         ),
@@ -603,6 +603,18 @@ class bias_always_added(LinearNew):
 
 @linear.mistake(
     "arguments",
+    "Where there is no bias you add zeros made by torch.zeros(shape), which are float32: for half-precision input the output is "
+    "float32 too. Add nothing, or make the zeros with x.new_zeros(shape).",
+)
+class zeros_in_float32(LinearNew):
+    @staticmethod
+    def forward(x, weight, bias=None):
+        bias = torch.zeros(weight.shape[0]) if bias is None else bias
+        return x @ weight.t() + bias
+
+
+@linear.mistake(
+    "arguments",
     "Your backward returns a gradient for a bias that is None. What is no tensor can have none: return None in its place.",
 )
 class gradient_for_no_bias(LinearNew):
@@ -886,6 +898,8 @@ def _products(d: Draw, order: int = 1) -> list[Case]:
     """Every kind of broadcasting, dtype and layout."""
     cases = [d.case(f"{one} with {two}", *_pair(d, one, two), order=order) for one, two in SHAPES]
     cases += [d.case(f"{_named(t)} inputs", *_pair(d, (2, 3), (3,), t), order=order) for t in DTYPES[:3]]
+    zeros = torch.tensor([[0.0, 1.5, -2.0]], dtype=DOUBLE), torch.tensor([[0.7], [0.0]], dtype=DOUBLE)
+    cases += [d.case("zeros among the factors", *zeros, order=order)]
     a, b = _pair(d, (4, 3), (4, 1))
     cases += [d.case("every second column, and an expanded tensor", a.t()[:, ::2], b[:1].expand(3, 2), order=order)]
     return cases
@@ -1315,6 +1329,33 @@ class slice_for_sum(MulNew):
 
 @multiply.mistake(
     "gradient",
+    "You divide the output by a factor to get the other one: where the factor is 0 this is 0 / 0, nan. Save a and b, and "
+    "multiply.",
+)
+class divides_output(MulNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b, y = ctx.saved_tensors
+        return (g * y / a).sum_to_size(a.shape), (g * y / b).sum_to_size(b.shape)
+
+
+@multiply.mistake(
+    "gradient",
+    "You ask one entry of ctx.needs_input_grad for both gradients, so b gets None where a needs none. The first entry is a's, "
+    "the second b's.",
+)
+class one_flag_for_both(MulNew):
+    @staticmethod
+    def backward(ctx, g):
+        return MulNew.backward(ctx, g) if ctx.needs_input_grad[0] else (None, None)
+
+
+@multiply.mistake(
+    "gradient",
     "Your backward returns None for b. b is a tensor like a, and its gradient is g * a, summed to the shape of b.",
 )
 class b_gradient_missing(MulNew):
@@ -1370,8 +1411,8 @@ class no_dimensions_forgotten(MulNew):
 
 @multiply.mistake(
     "gradient",
-    "You read ctx.needs_input_grad in the wrong order (or ask one entry for both): the tensor that needs a gradient gets "
-    "None. The first entry is a's, the second b's.",
+    "You read ctx.needs_input_grad in the wrong order: the tensor that needs a gradient gets None. The first entry is a's, the "
+    "second b's.",
 )
 class flags_swapped(MulNew):
     @staticmethod
@@ -1550,13 +1591,15 @@ def _swish_forms(d: Draw, order: int = 1) -> list[Case]:
 
 def _extremes(d: Draw) -> list[Case]:
     ends = [-1000.0, -100.0, -30.0, 0.0, 30.0, 100.0, 1000.0]
+    near = [*ends, -0.8, 1.5]
     cases = [
-        d.case(f"{_named(t)} far from 0", torch.tensor(ends, dtype=t), torch.tensor(1.0, dtype=t), order=2)
-        for t in (DOUBLE, SINGLE, BRAIN)
+        d.case(f"{_named(t)} far from 0", torch.tensor(x, dtype=t), torch.tensor(1.0, dtype=t), order=2)
+        for t, x in ((DOUBLE, near), (SINGLE, near), (BRAIN, ends))
     ]
-    cases += [d.case("float64 far from 0, beta of each sign", torch.tensor(ends, dtype=DOUBLE), d.sides(7, away=0.7))]
-    cases += [d.case("float16 at +-10", torch.tensor([-10.0, 0.0, 10.0], dtype=HALF), torch.tensor([1.0], dtype=HALF))]
-    return cases
+    both = torch.tensor([near, near], dtype=DOUBLE), torch.tensor([[1.3], [-0.7]], dtype=DOUBLE)
+    cases += [d.case("float64 far from 0, beta of each sign", *both)]
+    half = torch.tensor([-10.0, 0.0, 10.0], dtype=HALF), torch.tensor([1.0], dtype=HALF)
+    return [*cases, d.case("float16 at +-10", *half)]
 
 
 swish = Task(
@@ -1597,7 +1640,7 @@ swish = Task(
             "up to |x| = 1000 (10 in float16), value, first and second derivatives are finite and right",
             "One nan in one element ends a training run.",
             _extremes,
-            (*FORWARD, *SECOND),
+            (*look.FORWARD, *look.SECOND),
         ),
         Check(
             "second_order",
@@ -2299,6 +2342,8 @@ def _swiglu_forms(d: Draw, order: int = 1) -> list[Case]:
         gates = torch.tensor([-ends[1], -ends[0], ends[0], ends[1]], dtype=t)
         x = torch.cat([gates, _wide(d)(4, dtype=t)])
         cases += [d.case(f"{_named(t)} input, gates far from 0", x, order=order)]
+    zeros = torch.tensor([0.5, 0.0, -1.0, 0.0, 2.0, 0.0], dtype=DOUBLE)
+    cases += [d.case("zeros in both halves", zeros, order=order)]
     wide = _wide(d)(4, 3, 4)
     cases += [d.case("a transposed input", wide[:2].transpose(0, 1), order=order)]
     cases += [d.case("an expanded input, every second row", wide[:1, ::2].expand(3, 2, 4), order=order)]
@@ -2691,6 +2736,21 @@ class other_half_forgotten(SwiGLUNew):
     @staticmethod
     def backward(ctx, g):
         return _halves(ctx, g, lambda a, b, s: s + a * s * (1 - s), _by_b)
+
+
+@swiglu.mistake(
+    "gradient",
+    "Your gradient for the second half is g * y / b: where b is 0 this is 0 / 0, nan. It is g * silu(a), computed from a.",
+)
+class divides_output(SwiGLUNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, g):
+        y = ctx.saved_tensors[1]
+        return _halves(ctx, g, _by_a, lambda a, b, s: y / b)
 
 
 @swiglu.mistake(
