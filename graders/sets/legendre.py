@@ -84,7 +84,7 @@ legendre = Task(
         Check(
             "value",
             2,
-            "the output is P_n(x) for n from 0 to 20, beyond |x| = 1 too, in every dtype, shape and layout",
+            "the output is P_n(x) up to n = 20, beyond |x| = 1 too, in every dtype, shape and layout",
             "Forward is what every later number rests on.",
             lambda d: [
                 *(d.case(f"n = {n}", _inputs(d)(4), n, order=0) for n in (0, 1, 5)),
@@ -104,7 +104,7 @@ legendre = Task(
         Check(
             "gradient",
             2,
-            "the gradient is the upstream gradient times P_n'(x), zeros at n = 0, and gradcheck passes",
+            "the gradient is upstream * P_n'(x), zeros at n = 0, and gradcheck passes",
             "The slope of P_n has a recurrence of its own, which runs beside that of the values.",
             lambda d: [
                 *(d.case(f"n = {n}", _inputs(d)(5), n) for n in (5, 1, 0)),
