@@ -258,8 +258,9 @@ def read_page(notebook: NotebookNode, glossary: str) -> Page:
         for anchor in re.findall(r"glossary\.md#([\w-]+)\)", text):
             page.linked.setdefault(anchor, cell.id)
         words = re.sub(r"`[^`]*`|\]\([^)]*\)|<[^>]*>|\s+", " ", text)
-        for term in terms(glossary):
-            if re.search(rf"\b{re.escape(term)}(s|es)?\b", words, re.IGNORECASE):
+        for term in sorted(terms(glossary), key=len, reverse=True):  # a saved-tensor hook is not a hook
+            words, times = re.subn(rf"\b{re.escape(term)}(s|es)?\b", " ", words, flags=re.IGNORECASE)
+            if times:
                 page.said.setdefault(slug(term), cell.id)
         if "card" not in cell.metadata.get("tags", []):
             page.sections |= set(re.findall(r"\]\((\d\d_\w+\.ipynb)#", text))

@@ -102,6 +102,13 @@ def faults_of(course):
     return [fault for file in course for fault in chapter_faults(file, course)]
 
 
+@pytest.mark.parametrize(
+    ("prose", "said"), [("Grad modes.", {"grad-mode"}), ("Grad mode, a mode.", {"grad-mode", "mode"})]
+)
+def test_a_term_is_not_said_by_a_longer_one_that_holds_it(prose, said):
+    assert set(read_page(notebook(prose), GLOSSARY + "\n### Mode\n\nOn or off.\n").said) == said
+
+
 def test_a_course_that_keeps_the_rules_passes():
     assert faults_of(small_course()) == []
 
