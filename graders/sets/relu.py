@@ -12,6 +12,7 @@ from graders.task import DOUBLE, DTYPES, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
+    FLOAT32_AND_BACK,
     KEPT_AS_ATTRIBUTE,
     KEPT_OUTSIDE,
     NO_FUNCTION,
@@ -25,6 +26,9 @@ from graders.wording import (
 INFINITY = float("inf")
 DENIED = ("aten::leaky_relu_backward", "aten::threshold_backward", "aten::tanh_backward")  # torch's own backwards
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
+
+FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
+FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
 
 
 def _sides(draw: Draw):
@@ -48,7 +52,7 @@ square = Task(
                 d.case("zeros", torch.zeros(3, dtype=DOUBLE), order=0),
                 d.case("every size", d.scales(12), order=0),
             ],
-            look.FORWARD,
+            FORWARD,
         ),
         Check(
             "gradient",
@@ -61,7 +65,7 @@ square = Task(
                 d.case("zeros", torch.zeros(3, dtype=DOUBLE)),
                 *d.forms(_sides(d)),
             ],
-            look.FIRST,
+            FIRST,
             lambda d: (d.sides(5),),
         ),
         Check(
@@ -251,6 +255,13 @@ class float32_inside(SquareNew):
         return x.float() ** 2
 
 
+@square.mistake("value", FLOAT32_AND_BACK)
+class float32_and_back(SquareNew):
+    @staticmethod
+    def forward(x):
+        return (x.float() ** 2).to(x.dtype)
+
+
 @square.mistake("value", "Your output is float64 whatever the input is: you convert x inside. Keep the input's dtype.")
 class float64_inside(SquareNew):
     @staticmethod
@@ -381,10 +392,10 @@ def _kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
     about_all = (
         ("value", "the output equals torch's in every dtype, shape and layout", "Forward is what later numbers rest on.",
          lambda d: [d.case("every size", d.scales(12), *rest, order=0), *d.forms(_sides(d), *rest, order=0)],
-         look.FORWARD, None, 1),
+         FORWARD, None, 1),
         ("gradient", "the gradient equals torch's, at 0 too, and gradcheck passes away from 0",
          "Optimisers see nothing of your Function but these numbers.",
-         gradient, look.FIRST, lambda d: (d.sides(6), *rest), 1),
+         gradient, FIRST, lambda d: (d.sides(6), *rest), 1),
         ("infinite", "infinite upstream gradients pass as they do in torch, without nan",
          "One nan in a gradient ends a training run.",
          lambda d: [d.case("infinite upstream gradients", d.sides(6), *rest, upstream=ENDS)], look.FIRST, None, 1),
@@ -709,6 +720,18 @@ class factor_in_float32(LeakyNew):
         return x * torch.where(x > 0, 1.0, negative_slope)
 
 
+@leaky.mistake(
+    "gradient",
+    "In float64 your gradient has the digits of float32 only: torch.where(x > 0, 1.0, slope) makes a float32 tensor, in "
+    "which 0.1 is 0.10000000149. Choose between the upstream gradient and slope times it.",
+)
+class slope_in_float32(LeakyNew):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * torch.where(x > 0, 1.0, ctx.negative_slope), None
+
+
 @leaky.mistake("value", FLOAT32)
 class float32_inside(LeakyNew):
     @staticmethod
@@ -877,7 +900,7 @@ tanh = Task(
                 d.case("every size", d.scales(12), order=0),
                 d.case("large inputs", torch.tensor([-1000.0, -30.0, 0.0, 30.0, 1000.0], dtype=DOUBLE), order=0),
             ],
-            look.FORWARD,
+            FORWARD,
         ),
         Check(
             "gradient",
@@ -890,7 +913,7 @@ tanh = Task(
                 d.case("large inputs", torch.tensor([-1000.0, 0.0, 1000.0], dtype=DOUBLE)),
                 *d.forms(_tanh_inputs(d)),
             ],
-            look.FIRST,
+            FIRST,
             lambda d: (d.sides(5),),
         ),
         Check(
@@ -1069,6 +1092,13 @@ class float32_inside(TanhNew):
     @staticmethod
     def forward(x):
         return torch.tanh(x.float())
+
+
+@tanh.mistake("value", FLOAT32_AND_BACK)
+class float32_and_back(TanhNew):
+    @staticmethod
+    def forward(x):
+        return torch.tanh(x.float()).to(x.dtype)
 
 
 @tanh.mistake(

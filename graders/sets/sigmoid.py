@@ -20,7 +20,6 @@ from graders.wording import (
     ONE_TOO_MANY,
     UPSTREAM_AVERAGED,
     UPSTREAM_SUMMED,
-    VIEW_NEEDED,
     WRITES_INTO_UPSTREAM,
     ZEROS_RETURNED,
 )
@@ -145,7 +144,7 @@ sigmoid = Task(
                 d.case("both signs", _wide(d)(6), watch=("state", "overwrite")),
                 d.case("far from 0", torch.tensor(EDGES[DOUBLE], dtype=DOUBLE)),
             ],
-            (*FIRST, look.untouched, look.stateless, look.guarded),
+            look.CONTRACT[:-1],  # what is allowed has a check of its own
         ),
         Check(
             "allowed",
@@ -205,16 +204,6 @@ class SigmoidByExpm1(SigmoidNew):
 
 
 @sigmoid.solution
-class SigmoidClamped(SigmoidNew):
-    """Two exponentials, one of which is 1."""
-
-    @staticmethod
-    def forward(x):
-        up, down = x.clamp(max=0).exp(), (-x).clamp(max=0).exp()
-        return up / (up + down)
-
-
-@sigmoid.solution
 class SigmoidRecomputed(Function):
     """Saves x; the derivative is even, so one formula serves both signs."""
 
@@ -232,20 +221,6 @@ class SigmoidRecomputed(Function):
         (x,) = ctx.saved_tensors
         e = torch.exp(-x.abs())
         return g * e / (1 + e) ** 2
-
-
-@sigmoid.solution
-class SigmoidMasks(SigmoidNew):
-    """Piecewise, by boolean indexing."""
-
-    @staticmethod
-    def forward(x):
-        y = torch.empty_like(x)
-        positive = x >= 0
-        y[positive] = 1 / (1 + torch.exp(-x[positive]))
-        e = torch.exp(x[~positive])
-        y[~positive] = e / (1 + e)
-        return y
 
 
 @sigmoid.solution
@@ -295,22 +270,6 @@ class branch_forgotten(SigmoidNew):
         return 1 / (1 + torch.exp(-x.abs()))
 
 
-@sigmoid.mistake("value", "Your two branches are not y and 1 - y: where x < 0 the output is e / (1 + e), not 1 - e.")
-class branch_cut_short(SigmoidNew):
-    @staticmethod
-    def forward(x):
-        e = torch.exp(-x.abs())
-        return torch.where(x >= 0, 1 / (1 + e), 1 - e)
-
-
-@sigmoid.mistake("value", "Your forward returns y (1 - y), the derivative; it should return y.")
-class derivative_for_value(SigmoidNew):
-    @staticmethod
-    def forward(x):
-        e = torch.exp(-x.abs())
-        return e / (1 + e) ** 2
-
-
 @sigmoid.mistake("value", FLOAT32)
 class float32_inside(SigmoidNew):
     @staticmethod
@@ -325,14 +284,6 @@ class float32_and_back(SigmoidNew):
     def forward(x):
         e = torch.exp(-x.float().abs())
         return torch.where(x >= 0, 1 / (1 + e), e / (1 + e)).to(x.dtype)
-
-
-@sigmoid.mistake("value", "Your output is float64 whatever the input is: you convert x inside. Keep the input's dtype.")
-class float64_inside(SigmoidNew):
-    @staticmethod
-    def forward(x):
-        e = torch.exp(-x.double().abs())
-        return torch.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
 @sigmoid.mistake(
@@ -380,17 +331,6 @@ class flattened(SigmoidNew):
         (x,) = ctx.saved_tensors
         e = torch.exp(-x.abs())
         return g.reshape(x.shape) * e / (1 + e) ** 2
-
-
-@sigmoid.mistake(
-    "value",
-    "You loop over the elements of x, which fails for a tensor without dimensions and for one without elements. Work on the "
-    "whole tensor at once.",
-)
-class loops_over_elements(SigmoidNew):
-    @staticmethod
-    def forward(x):
-        return torch.stack([1 / (1 + torch.exp(-row)) for row in x])
 
 
 @sigmoid.mistake(
@@ -456,30 +396,6 @@ class overflow_in_backward(SigmoidNew):
 
 @sigmoid.mistake(
     "extremes",
-    "Your output is right everywhere and your gradient is nan at large positive x: exp(x) / (1 + exp(x))^2 is inf / inf "
-    "there. Save the output and use y (1 - y), or take exp(-|x|).",
-)
-class overflow_at_positive(overflow_in_backward):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * torch.exp(x) / (1 + torch.exp(x)) ** 2
-
-
-@sigmoid.mistake(
-    "extremes",
-    "You replace the nan of inf / inf in backward by 0. The first derivative is then right and the second still nan: avoid "
-    "the overflow instead. Save the output and use y (1 - y), or take exp(-|x|).",
-)
-class nan_replaced_in_backward(overflow_in_backward):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * torch.nan_to_num(torch.exp(-x) / (1 + torch.exp(-x)) ** 2)
-
-
-@sigmoid.mistake(
-    "extremes",
     "Your first derivative is finite and your second is nan at large |x|: torch.where picks the right branch, but "
     "differentiating it multiplies the other branch's inf by 0. Keep the exponent of both branches from being positive.",
 )
@@ -518,14 +434,6 @@ class value_for_derivative(SigmoidNew):
         return g * y
 
 
-@sigmoid.mistake("gradient", "Your gradient is g (1 - y): the factor y is missing.")
-class output_missing(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return g * (1 - y)
-
-
 @sigmoid.mistake("gradient", "Your gradient is g (1 - y^2), the one of tanh. For the sigmoid it is g y (1 - y).")
 class tanh_derivative(SigmoidNew):
     @staticmethod
@@ -535,35 +443,12 @@ class tanh_derivative(SigmoidNew):
 
 
 @sigmoid.mistake(
-    "gradient",
-    "Your gradient is g y - y^2: the upstream gradient multiplies the first term only. Put y - y^2 into parentheses.",
-)
-class parentheses_missing(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return g * y - y * y
-
-
-@sigmoid.mistake(
     "gradient", "Your gradient is g x (1 - x): the formula y (1 - y) takes the output, and you saved the input."
 )
 class input_for_output(SigmoidNew):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
-
-
-@sigmoid.mistake(
-    "gradient",
-    "Your backward takes the sigmoid of the saved output: the output is sigmoid(x) already, so use y (1 - y) as it is.",
-)
-class sigmoid_twice(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        y = 1 / (1 + torch.exp(-y))
-        return g * y * (1 - y)
 
 
 @sigmoid.mistake("gradient", "Your gradient has the wrong sign: it is g y (1 - y), not g y (y - 1).")
@@ -588,60 +473,11 @@ class sign_of_the_branch(SigmoidRecomputed):
         return g * torch.where(x >= 0, slope, -slope)
 
 
-@sigmoid.mistake(
-    "gradient", "Your backward divides by y (1 - y), the derivative of the inverse (logit). Multiply by it."
-)
-class inverse_derivative(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return g / (y * (1 - y))
-
-
-@sigmoid.mistake("gradient", ZEROS_RETURNED)
-class zeros_returned(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        return torch.zeros_like(g)
-
-
 @sigmoid.mistake("gradient", NOTHING_RETURNED)
 class nothing_returned(SigmoidNew):
     @staticmethod
     def backward(ctx, g):
         return None
-
-
-@sigmoid.mistake("gradient", UPSTREAM_SUMMED)
-class upstream_summed(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return g.sum() * y * (1 - y)
-
-
-@sigmoid.mistake("gradient", UPSTREAM_AVERAGED)
-class upstream_averaged(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return (g.mean() if g.numel() else g) * y * (1 - y)
-
-
-@sigmoid.mistake("gradient", ONE_TOO_MANY)
-class one_too_many(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return g * y * (1 - y), g * 0
-
-
-@sigmoid.mistake("gradient", VIEW_NEEDED)
-class view_needed(SigmoidNew):
-    @staticmethod
-    def backward(ctx, g):
-        y = ctx.saved_tensors[0].view(-1)
-        return (g.view(-1) * y * (1 - y)).view(g.shape)
 
 
 @sigmoid.mistake(
@@ -673,18 +509,6 @@ class detached(SigmoidNew):
     def backward(ctx, g):
         y = ctx.saved_tensors[0].detach()
         return g * y * (1 - y)
-
-
-@sigmoid.mistake(
-    "second_order",
-    "Your first derivative is right and your second is zero: detach (or .data) cuts the saved x out of the graph of the "
-    "gradient. Use it as it is.",
-)
-class input_detached(SigmoidRecomputed):
-    @staticmethod
-    def backward(ctx, g):
-        e = torch.exp(-ctx.saved_tensors[0].detach().abs())
-        return g * e / (1 + e) ** 2
 
 
 @sigmoid.mistake(
@@ -802,26 +626,6 @@ class builtin_sigmoid(SigmoidNew):
 
 @sigmoid.mistake(
     "allowed",
-    "Your forward and your backward call torch.sigmoid. The task is to make it from exp or expm1; save the output, and "
-    "backward needs neither.",
-)
-class builtin_sigmoid_twice(SigmoidNew):
-    @staticmethod
-    def forward(x):
-        return torch.sigmoid(x)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        y = torch.sigmoid(*ctx.saved_tensors)
-        return g * y * (1 - y)
-
-
-@sigmoid.mistake(
-    "allowed",
     "Your forward is your own and your backward calls torch.sigmoid. Save the output: y (1 - y) needs nothing else.",
 )
 class builtin_in_backward(SigmoidNew):
@@ -833,27 +637,6 @@ class builtin_in_backward(SigmoidNew):
     def backward(ctx, g):
         y = torch.sigmoid(*ctx.saved_tensors)
         return g * y * (1 - y)
-
-
-@sigmoid.mistake(
-    "allowed",
-    "Your forward calls torch.tanh: (1 + tanh(x / 2)) / 2 is the sigmoid, but tanh is not on the list. Write tanh by expm1, "
-    "or start from 1 / (1 + exp(-x)).",
-)
-class builtin_tanh(SigmoidNew):
-    @staticmethod
-    def forward(x):
-        return 0.5 * (1 + torch.tanh(x / 2))
-
-
-@sigmoid.mistake(
-    "allowed",
-    "Your forward calls torch.softmax: over (x, 0) it is the sigmoid, but it is not on the list. Use exp or expm1.",
-)
-class builtin_softmax(SigmoidNew):
-    @staticmethod
-    def forward(x):
-        return torch.softmax(torch.stack([x, torch.zeros_like(x)]), 0)[0].clone()
 
 
 @sigmoid.mistake(
@@ -895,21 +678,6 @@ class clamps_input(SigmoidNew):
     @staticmethod
     def forward(x):
         return 1 / (1 + torch.exp(-x.clamp_(-80, 80)))
-
-
-@sigmoid.mistake(
-    "allowed",
-    "Your forward keeps to exp, and your backward takes tanh. The slope is y (1 - y): the output that you can save is all it needs.",
-)
-class tanh_in_backward(SigmoidNew):
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * (1 - torch.tanh(x / 2) ** 2) / 4
 
 
 # --- Cube -------------------------------------------------------------------------------------------------------------

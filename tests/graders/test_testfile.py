@@ -315,6 +315,14 @@ def test_the_visible_check_refuses(text: str, message: str, monkeypatch: pytest.
         visible(text, monkeypatch, tmp_path)
 
 
+def test_the_visible_check_shows_the_lines_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(AssertionError):
+        visible(f"{HEAD}def test_a():\n    look(2)\ndef look(n):\n    assert n < 2\n", monkeypatch, tmp_path)
+    assert "test_a fails: AssertionError: \n  line 3: look(2)\n  line 5: assert n < 2\n" in capsys.readouterr().out
+
+
 # --- Sigmoid: what may not be used -----------------------------------------------------------------------------------
 
 FORBIDDEN = {
