@@ -129,7 +129,7 @@ def legendre_fit(x, target, curves, z, values, slopes):
     """
     fit, above, below = canvas(rows=3, height=9)[1]
     looks = [{"ls": s, "color": c} for s, c in zip((":", "-.", "--", "-"), (INK, GREEN, ORANGE, BLUE), strict=True)]
-    fit.plot(x, target, color=INK, lw=5, alpha=0.35, label="sin x")
+    fit.plot(x, target, color=INK, lw=5, alpha=0.5, label="sin x")
     for (step, curve), look in zip(curves.items(), looks, strict=True):
         fit.plot(x, curve, label=f"step {step}", **look)
     for n, (value, slope, look) in enumerate(zip(values, slopes, looks, strict=True), 1):
@@ -224,7 +224,7 @@ def binary_training(losses, still, path):
     top.plot(losses[0], "--", color=INK, label="as it is")
     top.plot(losses[1], color=BLUE, label="clipped estimator")
     top.set(title="loss", ylim=(0, 2.7))
-    bottom.axhspan(-0.5, 0.5, color=GREEN, alpha=0.12, lw=0, label="ramp")
+    bottom.axhspan(-0.5, 0.5, color=GREEN, alpha=0.2, lw=0, label="ramp")
     bottom.plot(still, ":", color=INK, lw=1.5)
     ends = {"bit ends as 1": (BLUE, "-"), "bit ends as 0": (ORANGE, "--")}
     for (label, (color, dash)), part in zip(ends.items(), (path[-1] > 0, path[-1] <= 0), strict=True):
