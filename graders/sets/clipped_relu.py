@@ -19,6 +19,7 @@ from graders.wording import (
     KEPT_AS_ATTRIBUTE,
     KEPT_OUTSIDE,
     NO_FUNCTION,
+    UPSTREAM_AVERAGED,
     UPSTREAM_SUMMED,
     VIEW_NEEDED,
     WRITES_INTO_UPSTREAM,
@@ -96,6 +97,7 @@ mul = Task(
             lambda d: [
                 *_constants(d, 1),
                 d.case("every size", d.scales(12), -7, upstream=d.scales(12)),
+                d.case("zeros", torch.zeros(3, dtype=DOUBLE), -3),
                 *d.forms(_sides(d), 2.5),
             ],
             BOTH,
@@ -284,6 +286,37 @@ class upstream_summed(MulNew):
         return (g.sum() * ctx.c).expand(g.shape), None
 
 
+@mul.mistake("gradient", UPSTREAM_AVERAGED)
+class upstream_averaged(MulNew):
+    @staticmethod
+    def backward(ctx, g):
+        return torch.full_like(g, g.mean() * ctx.c), None
+
+
+@mul.mistake(
+    "gradient", "Your gradient has the wrong sign: it is the upstream gradient times c, c's own sign included."
+)
+class sign_flipped(MulNew):
+    @staticmethod
+    def backward(ctx, g):
+        return -g * ctx.c, None
+
+
+@mul.mistake(
+    "gradient",
+    "You find c again as output / input, which is 0 / 0 = nan where x is 0. Keep the number itself: ctx.c = c.",
+)
+class constant_from_the_output(MulNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * (y / x), None
+
+
 @mul.mistake(
     "gradient",
     "At c = 0 your gradient is None, because 0 is false in Python (if ctx.c:). The gradient there is a tensor of zeros: "
@@ -445,7 +478,7 @@ def _bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Ch
             *_edges(d, low * 0.25, 0.25, 0.25)[-1:],
             d.case("every size", d.scales(12), 1.0, upstream=d.scales(12)),
             d.case("infinite x", _far(), 1.5),
-            *d.forms(sample(d), 1.5),
+            *d.forms(sample(d), 1.5)[len(DTYPES) :],  # the edges stand in every dtype already
         ]
 
     def numbers(d: Draw) -> list[Case]:
@@ -731,6 +764,31 @@ class gradient_for_the_clip(ClippedNew):
 
 
 @clipped.mistake(
+    "gradient",
+    "Inside, your backward multiplies the upstream gradient by x. The output is x there, but its slope is 1: the upstream "
+    "gradient passes as it is.",
+)
+class value_for_derivative(ClippedNew):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where((x > 0) & (x < ctx.clip), g * x, 0), None
+
+
+@clipped.mistake(
+    "gradient",
+    "Your gradient is written into torch.zeros(shape), which is float32 whatever x is. Use torch.zeros_like(g), or torch.where.",
+)
+class buffer_in_float32(ClippedNew):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        result, inside = torch.zeros(g.shape), (x > 0) & (x < ctx.clip)
+        result[inside] = g[inside]
+        return result, None
+
+
+@clipped.mistake(
     "gradient", "Your backward returns None for x (is a return statement missing?): x gets no gradient at all."
 )
 class nothing_returned(ClippedNew):
@@ -906,6 +964,19 @@ class writes_into_input(ClippedNew):
         return x.clamp_(0, clip)
 
 
+@clipped.mistake(
+    "contract",
+    "Your backward works in place on the saved x. That tensor is the caller's: it changes under the caller's hands. Make a "
+    "new tensor.",
+)
+class writes_into_saved(ClippedNew):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        inside = (x > 0) & (x < ctx.clip)
+        return x.zero_().add_(inside).mul_(g), None
+
+
 @clipped.mistake("contract", KEPT_AS_ATTRIBUTE)
 class kept_as_attribute(ClippedNew):
     @staticmethod
@@ -1041,7 +1112,7 @@ def _learnable_checks(points: dict[str, float], low: float) -> tuple[Check, ...]
             d.case("nothing at or above alpha", x.clamp(max=1.25), _alpha(1.5)),
             d.case("every size", d.scales(12), _alpha(1.0), upstream=d.scales(12)),
             d.case("a large alpha", sample(d, 1e3)(6), _alpha(1e3)),
-            *forms(d, 1),
+            *forms(d, 1)[len(DTYPES) :],  # the edges stand in every dtype already
             d.case("an expanded upstream gradient", sample(d)(2, 3), _alpha(1.5), upstream=d.normal(1).expand(2, 3)),
         ]
 
@@ -1316,6 +1387,31 @@ class alpha_averaged(PACTNew):
 
 @pact.mistake(
     "gradient",
+    "Your gradient for alpha is the mean over the elements at or above alpha. Each of them adds its upstream gradient: take "
+    "the sum.",
+)
+class alpha_averaged_above(PACTNew):
+    @staticmethod
+    def backward(ctx, g):
+        x, alpha = ctx.saved_tensors
+        above = x >= alpha
+        mean = torch.where(above, g, 0).sum() / max(above.sum().item(), 1)
+        return torch.where((x > 0) & ~above, g, 0), mean.reshape(alpha.shape)
+
+
+@pact.mistake(
+    "gradient",
+    "Your gradient for alpha is a Python number (.item()). Torch wants a tensor: leave the sum as it is, in alpha's shape.",
+)
+class number_returned(PACTNew):
+    @staticmethod
+    def backward(ctx, g):
+        to_x, to_alpha = PACTNew.backward(ctx, g)
+        return to_x, to_alpha.item()
+
+
+@pact.mistake(
+    "gradient",
     "Your gradient for alpha is summed and then expanded to the shape of x. The engine sums it again, so it is as many times "
     "too large as x has elements. Give it the shape of alpha.",
 )
@@ -1371,6 +1467,32 @@ class x_unclipped(PACTNew):
     def backward(ctx, g):
         x, alpha = ctx.saved_tensors
         return g.clone(), torch.where(x >= alpha, g, 0).sum().reshape(alpha.shape)
+
+
+@pact.mistake(
+    "gradient",
+    "On both edges you follow torch.clamp, which passes the upstream gradient to x there. By the text's rule x gets it where "
+    "0 < x < alpha, and alpha where x >= alpha.",
+)
+class edges_open(PACTNew):
+    @staticmethod
+    def backward(ctx, g):
+        x, alpha = ctx.saved_tensors
+        return torch.where((x >= 0) & (x <= alpha), g, 0), torch.where(x > alpha, g, 0).sum().reshape(alpha.shape)
+
+
+@pact.mistake(
+    "gradient",
+    "On the edges you give halves (sign is 0 there, as is the slope of |x| at 0). By the text's rule x gets nothing at 0 and "
+    "at alpha, and alpha all of the upstream gradient where x >= alpha.",
+)
+class half_at_the_edges(PACTNew):
+    @staticmethod
+    def backward(ctx, g):
+        x, alpha = ctx.saved_tensors
+        bound = alpha.reshape(())
+        lower, upper = torch.sign(x), torch.sign(x - bound)
+        return g * (lower - upper) / 2, (g * (1 + upper) / 2).sum().reshape(alpha.shape)
 
 
 @pact.mistake(
@@ -1767,7 +1889,6 @@ def _lengths(draw: Draw, order: int) -> list[Case]:
         draw.case("a little longer than tau", torch.tensor([3.0, 0.0, -4.0], dtype=DOUBLE), 4.9, order=order),
         draw.case("a little shorter than tau", torch.tensor([3.0, 0.0, -4.0], dtype=DOUBLE), 5.1, order=order),
         draw.case("numbers of every size", draw.scales(12), 0.01, order=order),
-        draw.case("one small number", sample(1) * 1e-3, 4e-4, order=order),
         draw.case("a short vector and a shorter tau", sample(3) * 1e-6, 4e-7, order=order),
         draw.case("a long vector and a large tau", sample(3) * 1e6, 4e5, order=order),
     ]
@@ -1793,6 +1914,7 @@ norm = Task(
             "Forward is what every later number rests on.",
             lambda d: [
                 *_lengths(d, 0),
+                d.case("one small number", _away(d)(1) * 1e-3, 4e-4, order=0),
                 d.case("zeros", torch.zeros(2, 3, dtype=DOUBLE), 0.5, order=0),
                 d.case("tau by keyword", _away(d)(4), 0.4, order=0, keywords=("tau",)),
             ],
@@ -2047,8 +2169,8 @@ def graph_cut_off(x, tau):
 
 @norm.mistake(
     "value",
-    "You add something to the sum of squares, so the scale is off wherever the norm is small itself. The definition has no "
-    "epsilon; treat x = 0 by the case x shorter than tau.",
+    "Something is added to the norm or to the sum of squares (torch.renorm adds 1e-7), so the scale is off where the norm is "
+    "small itself. The definition has no epsilon; treat x = 0 by the case x shorter than tau.",
 )
 def epsilon_under_the_root(x, tau):
     length = ((x * x).sum() + 1e-12).sqrt()
@@ -2116,6 +2238,24 @@ def always_scaled(x, tau):
     return x * tau / x.norm()
 
 
+@norm.mistake(
+    "value", "Your scale is the wrong way round: it is tau / norm, which makes a long x shorter, not norm / tau."
+)
+def scale_inverted(x, tau):
+    length = x.norm()
+    return x * (length / tau) if length > tau else x.clone()
+
+
+@norm.mistake(
+    "value",
+    "For a matrix torch.linalg.norm(x, ord=2) is its largest singular value, another norm. torch.linalg.vector_norm(x) takes "
+    "all elements of any shape.",
+)
+def spectral_norm(x, tau):
+    length = torch.linalg.norm(x, ord=2)
+    return x * (tau / length) if length > tau else x.clone()
+
+
 @norm.mistake("value", "Your condition is the wrong way round: x is scaled where its norm is larger than tau.")
 def condition_reversed(x, tau):
     length = x.norm()
@@ -2124,10 +2264,10 @@ def condition_reversed(x, tau):
 
 @norm.mistake(
     "value",
-    "torch.nn.utils.clip_grad_norm_ clips the .grad of x, in place, and leaves x. Here x itself is clipped, and a new tensor "
-    "returned.",
+    "Your output is x, unclipped: torch.nn.utils.clip_grad_norm_, or a hook, clips a gradient and leaves x. Here x itself is "
+    "clipped, and a new tensor returned.",
 )
-def grad_attribute_clipped(x, tau):
+def gradient_clipped_instead(x, tau):
     torch.nn.utils.clip_grad_norm_([x], tau)
     return x.clone()
 
@@ -2202,6 +2342,15 @@ def argument_renamed(x, max_norm):
 )
 def nan_at_zero(x, tau):
     return x * (tau / x.norm()).clamp(max=1)
+
+
+@norm.mistake(
+    "zero",
+    "nan_to_num mends the value at x = 0 and not the gradient, which is nan: tau / norm is differentiated there all the same. "
+    "Keep the branch that is not taken out of the graph.",
+)
+def nan_replaced(x, tau):
+    return x * torch.nan_to_num(tau / x.norm(), nan=1.0, posinf=1.0).clamp(max=1)
 
 
 @norm.mistake(
