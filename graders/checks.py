@@ -113,13 +113,16 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
     if failure.kind == "NotImplementedError" and not failure.message:  # torch raises it too, and says why
         return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
     first = failure.message.strip().split("\n")[0][:300].rstrip(".")
-    return _found("runs", call, case, f"The {failure.stage} raised {failure.kind}: {first}.")
+    return _found("runs", call, case, f"The {failure.stage} raised {failure.kind}{first and ': '}{first}.")
 
 
 def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """A tensor came back."""
     if yours.kind == expected.kind:
-        return None
+        if not expected.outputs or len(yours.outputs) == len(expected.outputs):
+            return None
+        text = f"The {yours.kind} returned holds {len(yours.outputs)} tensors, expected {len(expected.outputs)}."
+        return _found("returns", call, case, text)
     hint = " Does forward end in a return statement?" if yours.kind == "NoneType" else ""
     return _found("returns", call, case, f"The forward returned {yours.kind}, expected {expected.kind}.{hint}")
 
@@ -190,6 +193,8 @@ def no_function(call: str, case: Case, yours: Record, expected: Record) -> Findi
 def exact(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """The output's numbers to the last bit."""
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if a.dtype != b.dtype:
+            return dtype(call, case, yours, expected)
         if not same(a, b):
             index = tuple((~((a == b) | ((a != a) & (b != b)))).nonzero()[0].tolist())
             at = f" at index {index}" if index else ""
@@ -203,11 +208,14 @@ def numbers(relative: float, names: tuple[str, ...] = ()) -> Look:
 
     def numbers(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
         wanted = len(expected.numbers)
-        if len(yours.numbers) != wanted or not all(isinstance(n, float) for n in yours.numbers):
+        if yours.numbers and len(yours.numbers) != wanted:
+            text = f"The result has {len(yours.numbers)} numbers, expected {wanted}."
+            return _found("returns", call, case, text)
+        if not yours.numbers or not all(isinstance(n, float) for n in yours.numbers):
             text = f"The result is not a tuple of {wanted} Python floats: a tensor becomes one by .item()."
             return _found("returns", call, case, text)
         for i, (a, b) in enumerate(zip(yours.numbers, expected.numbers, strict=True)):
-            if not abs(a - b) <= relative * abs(b) + 1e-6:
+            if not (a == b or b != b or abs(a - b) <= relative * abs(b) + 1e-6):  # where nan is expected, all passes
                 text = f"Wrong {names[i]}." if names else f"Wrong number {i} of the {wanted} returned."
                 return _found("value", call, case, text, yours=number(a), expected=number(b))
         return None

@@ -1,12 +1,13 @@
 """Runs cases on an operation and writes down what happened. Runs where the student's code runs; judges nothing."""
 
 import gc
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from types import FunctionType
-from unittest import mock
 
 import torch
 from torch import Tensor
@@ -52,17 +53,17 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
     if isinstance(operation, Failure):
         record.failure = operation
         return record
-    with pristine(), _provided(operation, case), _disabled(case):
-        try:
+    try:
+        with pristine(), _provided(operation, case), _disabled(case):
             _first_order(operation, case, record)
             for name in case.watch if record.kind == "Tensor" else ():
                 {"state": _state, "overwrite": _overwrite, "trace": _trace}[name](operation, case, record)
             if case.directions is not None:
                 _second_order(operation, case, record)
-        except _Stop:
-            pass
-        except STUDENT_ERRORS as error:  # what was returned cannot even be looked at
-            record.failure = record.failure or told("result", error)
+    except _Stop:
+        pass
+    except STUDENT_ERRORS as error:  # what was returned cannot even be looked at
+        record.failure = record.failure or told("result", error)
     return record
 
 
@@ -78,12 +79,31 @@ def pristine() -> Iterator[None]:
             torch.set_default_dtype(dtype)
 
 
+def _scope(operation: Callable) -> dict:
+    """The names of the module that the operation's code stands in, under decorators too."""
+    while isinstance(operation, partial):
+        operation = operation.func
+    owner = getattr(operation, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+        operation = owner.forward
+    return inspect.unwrap(operation).__globals__
+
+
 @contextmanager
 def _provided(operation: Callable, case: Case) -> Iterator[None]:
     """The helpers that the case provides, in the place of the same names in the operation's module."""
-    names = {name: getattr(helpers, name) for name in case.provide}
-    with mock.patch.dict(getattr(operation, "__globals__", {}), names):
+    if not case.provide:
         yield
+        return
+    scope = _scope(operation)
+    kept = {name: scope[name] for name in case.provide if name in scope}
+    scope.update({name: getattr(helpers, name) for name in case.provide})
+    try:
+        yield
+    finally:
+        for name in case.provide:
+            scope.pop(name, None)
+        scope.update(kept)
 
 
 def _refuse(*args: object, **keywords: object) -> None:
@@ -145,11 +165,14 @@ def _call(operation: Callable, case: Case, args: list) -> object:
 
 def _forward(operation: Callable, case: Case, args: list, record: Record) -> Tensor:
     with _stage("forward", record):
-        return _call(operation, case, args)
+        result = _call(operation, case, args)
+        if isinstance(result, Tensor) and type(result) is not Tensor:
+            return result.as_subclass(Tensor)  # a subclass may bend what is asked of it
+        return result
 
 
 def same(a: Tensor, b: Tensor) -> bool:
-    """Bit for bit the same values, nan included."""
+    """The same values, nan included, without a tolerance; 0.0 and -0.0 are the same."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     # equal is fast, and says no where both are nan
@@ -222,8 +245,9 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     record.changed = tuple(_changed(case, args))
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
     if outputs and all(isinstance(o, int | float) for o in outputs):
-        record.numbers = tuple(o + 0 for o in outputs)  # plain numbers: a subclass may not be sent
-        return
+        # plain numbers: what a subclass makes of itself may not be sent
+        record.numbers = tuple(float.__add__(o, 0.0) if isinstance(o, float) else int.__add__(o, 0) for o in outputs)
+        raise _Stop
     odd = [what for o in outputs if (what := _odd(o))]
     if odd:
         record.kind = odd[0] if isinstance(result, Tensor) else record.kind
@@ -272,7 +296,9 @@ def _other(value: object) -> object:
     """An argument of the same shape with other values; a float stays positive if it was."""
     if isinstance(value, float):
         return value + 0.75
-    return (value.detach() * -0.5 + 0.25).to(value.dtype) if isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        return value
+    return (value.detach() * -0.5 + 0.25).to(value.dtype).requires_grad_(value.requires_grad)
 
 
 def _state(operation: Callable, case: Case, record: Record) -> None:

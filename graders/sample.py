@@ -133,6 +133,8 @@ def run_sample(course: Course, grade_class: Grade, print_lost: Callable, update:
     build(course.root, course.assignments)
     faults = {}
     for assignment in course.assignments:
+        if not course.students(assignment):
+            continue
         faults[assignment] = grade_class(course, assignment, course.students(assignment), True)
         course.feedback(assignment)
     rows, most = course.scores()

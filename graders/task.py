@@ -4,6 +4,8 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib import import_module
+from types import FunctionType
 
 import torch
 from torch import Tensor
@@ -17,6 +19,41 @@ HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torc
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
 NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends with why the check matters
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
+
+
+def operators(names: str) -> tuple[str, ...]:
+    """Operators for `Case.deny`, with their in-place forms and backwards as far as torch has them.
+
+    Args:
+        names: separated by spaces, without the ``aten::``.
+    """
+    found = []
+    for name in names.split():
+        forms = (f"aten::{name}_", f"aten::{name}_backward")
+        found += [f"aten::{name}", *(form for form in forms if _schemas(form))]
+    return tuple(found)
+
+
+def _schemas(operator: str) -> list:
+    return torch._C._jit_get_schemas_for_operator(operator)
+
+
+@cache
+def _known_to_torch(name: str) -> None:
+    """Whether a case can deny this.
+
+    Raises:
+        ValueError: there is no such operator, or no such Python function, or the observer needs it itself.
+    """
+    if "::" in name:
+        operator, _, overload = name.partition(".")
+        known = any(not overload or schema.overload_name == overload for schema in _schemas(operator))
+    else:
+        module, _, function = name.rpartition(".")
+        known = isinstance(getattr(import_module(module), function, None), FunctionType)
+        known = known and name not in ("torch.autograd.grad", "torch.autograd.backward")
+    if not known:
+        raise ValueError(f"{name} cannot be denied: no operator of torch's, nor a Python function that may be stopped")
 
 
 class Draw:
@@ -70,6 +107,8 @@ class Draw:
             requires: which arguments require a gradient, where it is not all of the floating ones.
             keywords, watch, deny, provide, between: as in `Case`.
         """
+        for name in deny:
+            _known_to_torch(name)
         flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
         directions = None
         if order:

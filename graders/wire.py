@@ -29,9 +29,13 @@ def span(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
 
 
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without a graph, its numbers as they are: no negation or conjugation put off for later."""
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
 def memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements that `tensor` reaches over, as a new 1-d tensor."""
-    tensor = tensor.detach()
+    """The elements that a plain tensor reaches over, as a new 1-d tensor."""
     shape = (span(tensor.shape, tensor.stride()),)
     return tensor.as_strided(shape, (1,), tensor.storage_offset()).clone()
 
@@ -43,6 +47,7 @@ def laid_out(elements: torch.Tensor, shape: tuple[int, ...], stride: tuple[int, 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """The same values and strides in memory of its own, without a graph."""
+    tensor = plain(tensor)
     return laid_out(memory(tensor), tensor.shape, tensor.stride())
 
 
@@ -50,23 +55,24 @@ def encode(value: object) -> bytes:
     """Bytes for a tree of tensors, numbers, strings, None, lists, tuples, dicts with string keys, cases and records."""
     blobs: list[bytes] = []
 
-    def plain(v: object) -> object:
+    def tree(v: object) -> object:
         if v is None or isinstance(v, bool | int | float | str):
             return v
         if isinstance(v, torch.Tensor):
+            v = plain(v)
             blobs.append(bytes(memory(v).view(torch.uint8).numpy()) if v.numel() else b"")
             return {"tensor": str(v.dtype).removeprefix("torch."), "shape": list(v.shape), "stride": list(v.stride())}
         if isinstance(v, tuple):
-            return {"tuple": [plain(x) for x in v]}
+            return {"tuple": [tree(x) for x in v]}
         if isinstance(v, list):
-            return [plain(x) for x in v]
+            return [tree(x) for x in v]
         if isinstance(v, dict):
-            return {"dict": {k: plain(x) for k, x in v.items()}}
+            return {"dict": {k: tree(x) for k, x in v.items()}}
         if type(v).__name__ in TYPES:
-            return {"is": type(v).__name__, "of": {f.name: plain(getattr(v, f.name)) for f in dataclasses.fields(v)}}
+            return {"is": type(v).__name__, "of": {f.name: tree(getattr(v, f.name)) for f in dataclasses.fields(v)}}
         raise WireError(f"cannot send a {type(v).__name__}")
 
-    header = json.dumps(plain(value)).encode()
+    header = json.dumps(tree(value)).encode()
     return struct.pack(">Q", len(header)) + header + b"".join(blobs)
 
 

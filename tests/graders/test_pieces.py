@@ -1,5 +1,6 @@
 """The pieces under the checks: the wire, the observer, the operation, and what a grade cell calls."""
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable
@@ -405,7 +406,7 @@ def test_python_numbers_are_observed() -> None:
     for wrong, text in (
         (lambda x: (1.6, 0.0), "Wrong number 0"),
         (lambda x: (1.5, float("nan")), "Wrong number 1"),
-        (lambda x: (1.5,), "tuple of 2 Python floats"),
+        (lambda x: (1.5,), "has 1 numbers, expected 2"),
         (lambda x: (1.5, 0), "tuple of 2 Python floats"),
         (lambda x: (x.sum(), x.sum()), "tuple of 2 Python floats"),
         (lambda x: [1.5, 0.0], "returned list"),
@@ -472,6 +473,59 @@ def test_a_case_provides_what_the_operation_rests_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("graders.helpers.neighbour", lambda x: 2 * x, raising=False)
     assert torch.equal(observe(uses_a_neighbour, asked(provide=("neighbour",))).outputs[0], 2 * X)
     assert "neighbour" not in globals()
+
+
+def as_function(forward: Callable) -> Callable:
+    return type("F", (Twice,), {"forward": staticmethod(forward)}).apply
+
+
+@pytest.mark.parametrize("wrap", [torch.enable_grad(), functools.partial, as_function])
+def test_what_is_provided_reaches_decorated_operations(wrap: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graders.helpers.neighbour", lambda x: 2 * x, raising=False)
+    assert torch.equal(observe(wrap(uses_a_neighbour), asked(provide=("neighbour",))).outputs[0], 2 * X)
+
+
+CALLS = 0
+
+
+def counts_its_calls(x: torch.Tensor) -> torch.Tensor:
+    global CALLS
+    CALLS += 1
+    return 2 * x
+
+
+def test_the_operation_s_own_globals_stay_as_it_leaves_them() -> None:
+    before = CALLS
+    for _ in range(2):
+        observe(counts_its_calls, asked())
+    assert before + 2 == CALLS
+
+
+@pytest.mark.parametrize("name", ["torch.sigmoid", "aten::tanhh", "aten::pow.Nothing", "torch.autograd.grad"])
+def test_what_cannot_be_denied_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be denied"):
+        Draw(Twice.apply, 0).case("a case", X, deny=(name,))
+
+
+def test_odd_operations_get_a_verdict() -> None:
+    class Bent(torch.Tensor):
+        pass
+
+    class Sly:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return Twice.apply(x)
+
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    assert observe(Sly(), case()).failure is None
+    seen = observe(lambda x: Twice.apply(x).as_subclass(Bent), case(watch=("trace",), directions=(X,)))
+    assert seen.failure is None and not seen.nested and seen.function
+    assert torch.equal(observe(lambda x: torch._neg_view(-2 * x.detach()), asked()).outputs[0], 2 * X)
+    assert observe(lambda x: 3.0, case(directions=(X,))).failure is None  # its kind says what is wrong
+    two, three = (lambda x: (x, x)), (lambda x: (x, x, x))
+    assert "holds 3 tensors, expected 2" in found(three, *look.FORWARD, expected=two)
+    assert "holds 0 tensors, expected 2" in found(lambda x: (1.0, 2.0), *look.FORWARD, expected=two)
 
 
 def test_what_helpers_count_is_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_a_right_submission_needs_few_round_trips(set_name: str) -> None:
 @pytest.mark.parametrize("set_name", SETS)
 def test_size_of_a_set(set_name: str) -> None:
     tasks = graders.sets.module(set_name).TASKS
-    assert sum(t.points for t in tasks) == 20
+    assert sum(t.points for t in tasks) == 20, {t.name: t.points for t in tasks}
     for task in tasks:
         assert len(task.solutions) >= 4, task.name
         assert len(task.mistakes) >= (12 if isinstance(task, Task) else 8), task.name
