@@ -107,8 +107,8 @@ class Draw:
             requires: which arguments require a gradient, where it is not all of the floating ones.
             keywords, watch, deny, provide, between: as in `Case`.
         """
-        for name in deny:
-            _known_to_torch(name)
+        for denied in deny:
+            _known_to_torch(denied)
         flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
         directions = None
         if order:

@@ -1624,7 +1624,8 @@ class float32_inside(PACTNew):
 class float32_and_back(PACTNew):
     @staticmethod
     def forward(x, alpha):
-        return float32_inside.forward(x, alpha).to(x.dtype)
+        bound = alpha.float().reshape(())
+        return x.float().clamp(torch.zeros_like(bound), bound).to(x.dtype)
 
 
 @pact.mistake(

@@ -507,6 +507,10 @@ def test_what_cannot_be_denied_is_refused(name: str) -> None:
         Draw(Twice.apply, 0).case("a case", X, deny=(name,))
 
 
+def test_a_case_that_denies_keeps_its_name() -> None:
+    assert Draw(Twice.apply, 0).case("a case", X, deny=("aten::sin", "aten::cos")).name == "a case"
+
+
 def test_odd_operations_get_a_verdict() -> None:
     class Bent(torch.Tensor):
         pass
