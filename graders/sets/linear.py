@@ -20,10 +20,8 @@ from graders.wording import (
     KEPT_OUTSIDE,
     NO_FUNCTION,
     NOTHING_RETURNED,
-    UPSTREAM_SUMMED,
     VIEW_NEEDED,
     WRITES_INTO_UPSTREAM,
-    ZEROS_RETURNED,
 )
 
 GLOBAL: dict[str, Tensor] = {}  # where the mistakes `kept_outside_ctx` keep things
@@ -34,11 +32,6 @@ FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
 FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
 SECOND = (*FIRST, look.second_order)
 CONTRACT = (*FIRST, look.untouched, look.stateless, look.guarded, look.allowed)
-
-UPSTREAM_DETACHED = (
-    "Your backward detaches the upstream gradient, so the gradient cannot be differentiated with respect to it, which every "
-    "second derivative through a further operation needs. Use it as it is."
-)
 
 
 def _named(dtype: torch.dtype) -> str:
@@ -324,18 +317,6 @@ class squeezed(LinearNew):
 
 @linear.mistake(
     "value",
-    "You loop over the rows of x, which fails for a batch without rows and for an x with one dimension. One product serves "
-    "all rows: x @ weight.t().",
-)
-class loops_over_rows(LinearNew):
-    @staticmethod
-    def forward(x, weight, bias=None):
-        y = torch.stack([row @ weight.t() for row in x])
-        return y if bias is None else y + bias
-
-
-@linear.mistake(
-    "value",
     "Your forward uses view, which fails on a tensor that is not contiguous in memory; use reshape, or no reshaping at all.",
 )
 class view_in_forward(LinearNew):
@@ -343,18 +324,6 @@ class view_in_forward(LinearNew):
     def forward(x, weight, bias=None):
         y = (x.view(-1, x.shape[-1]) @ weight.t()).view(*x.shape[:-1], -1 if x.numel() else weight.shape[0])
         return y if bias is None else y + bias
-
-
-@linear.mistake(
-    "value",
-    "You ask for the truth of a tensor (if bias, or bias or ...), which torch refuses for more than one element, and which is "
-    "False for a bias of one zero. Ask whether bias is None.",
-)
-class truth_of_a_tensor(LinearNew):
-    @staticmethod
-    def forward(x, weight, bias=None):
-        y = x @ weight.t()
-        return y + bias if bias else y
 
 
 @linear.mistake("value", FLOAT32)
@@ -458,19 +427,6 @@ class bias_summed_over_outputs(LinearNew):
 
 @linear.mistake(
     "gradient",
-    "Your bias gradient is the mean of g over the rows. Each row uses the bias once, and what it sends back adds up: take "
-    "the sum. If the loss is a mean, g has the 1/N already.",
-)
-class bias_averaged(LinearNew):
-    @staticmethod
-    def backward(ctx, g):
-        grad_x, grad_weight, _ = LinearNew.backward(ctx, g)
-        rows = max(g.numel() // g.shape[-1], 1)
-        return grad_x, grad_weight, g.reshape(-1, g.shape[-1]).sum(0) / rows if ctx.has_bias else None
-
-
-@linear.mistake(
-    "gradient",
     "Your gradients for weight and bias are divided by the number of rows. Each row uses them once, and what the rows send "
     "back adds up. If the loss is a mean, g has the 1/N already.",
 )
@@ -526,27 +482,6 @@ class bias_gradient_missing(LinearNew):
     @staticmethod
     def backward(ctx, g):
         return *LinearNew.backward(ctx, g)[:2], None
-
-
-@linear.mistake(
-    "gradient",
-    "Your backward returns None for weight, so the layer never learns. Its gradient is g^T x, over all rows.",
-)
-class weight_gradient_missing(LinearNew):
-    @staticmethod
-    def backward(ctx, g):
-        grad_x, _, grad_bias = LinearNew.backward(ctx, g)
-        return grad_x, None, grad_bias
-
-
-@linear.mistake(
-    "gradient",
-    "Your backward returns None for x: this layer learns, and none before it. The gradient of x is g @ weight.",
-)
-class x_gradient_missing(LinearNew):
-    @staticmethod
-    def backward(ctx, g):
-        return None, *LinearNew.backward(ctx, g)[1:]
 
 
 @linear.mistake(
@@ -627,23 +562,6 @@ class gradient_for_no_bias(LinearNew):
 
 @linear.mistake(
     "arguments",
-    "Your backward asks a bias that is None for its shape. Remember in setup_context whether there is a bias, or ask "
-    "ctx.needs_input_grad[2].",
-)
-class shape_of_no_bias(LinearNew):
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        x, weight, bias = ctx.saved_tensors
-        rows = g.reshape(-1, g.shape[-1])
-        return g @ weight, rows.t() @ x.reshape(-1, x.shape[-1]), g.sum_to_size(bias.shape)
-
-
-@linear.mistake(
-    "arguments",
     "ctx.needs_input_grad[2] raises where bias is left out: with forward(ctx, ...) the tuple has one entry for each argument "
     "that was passed. Write forward and setup_context apart, and defaults count as passed; or ask for the length first.",
 )
@@ -672,30 +590,6 @@ class flags_swapped(LinearNew):
         grads = LinearNew.backward(ctx, g)
         needs_weight, needs_x, needs_bias = ctx.needs_input_grad
         return tuple(g if n else None for g, n in zip(grads, (needs_x, needs_weight, needs_bias), strict=True))
-
-
-@linear.mistake(
-    "arguments",
-    "Where one argument needs no gradient you compute none at all, so freezing the weight stops the layers before as well. "
-    "Each entry of ctx.needs_input_grad speaks for its own argument.",
-)
-class all_or_nothing(LinearNew):
-    @staticmethod
-    def backward(ctx, g):
-        needs_x, needs_weight, _ = ctx.needs_input_grad
-        return LinearNew.backward(ctx, g) if needs_x and needs_weight else (None, None, None)
-
-
-@linear.mistake(
-    "arguments",
-    "Your bias gradient hangs on whether the weight needs one (or x). A layer may train its bias alone: each argument has "
-    "its own entry in ctx.needs_input_grad.",
-)
-class bias_tied_to_weight(LinearNew):
-    @staticmethod
-    def backward(ctx, g):
-        grad_x, grad_weight, grad_bias = LinearNew.backward(ctx, g)
-        return (grad_x, grad_weight, grad_bias) if ctx.needs_input_grad[1] else (grad_x, None, None)
 
 
 @linear.mistake(
@@ -760,13 +654,6 @@ class saves_rows(LinearNew):
         inputs, weight = ctx.saved_tensors
         rows = g.reshape(-1, g.shape[-1])
         return g @ weight, rows.t() @ inputs, rows.sum(0) if ctx.has_bias else None
-
-
-@linear.mistake("second_order", UPSTREAM_DETACHED)
-class upstream_detached(LinearNew):
-    @staticmethod
-    def backward(ctx, g):
-        return LinearNew.backward(ctx, g.detach())
 
 
 @linear.mistake("second_order", CUT_OFF)
@@ -1060,15 +947,6 @@ class sum_for_product(MulNew):
 
 
 @multiply.mistake(
-    "value", "Your forward is a matrix product (@, matmul, dot). The task is the product element by element, a * b."
-)
-class matrix_product(MulNew):
-    @staticmethod
-    def forward(a, b):
-        return a @ b
-
-
-@multiply.mistake(
     "value",
     "Your forward expands b to the shape of a, so it fails where a is the smaller, or where each has an axis that the other "
     "lacks. a * b broadcasts both.",
@@ -1088,19 +966,6 @@ class expands_a(MulNew):
     @staticmethod
     def forward(a, b):
         return a.expand_as(b) * b
-
-
-@multiply.mistake(
-    "value",
-    "Your forward demands equal shapes. Broadcasting is the task: a * b takes all shapes that are equal, 1 or missing, "
-    "aligned at the right end.",
-)
-class equal_shapes_only(MulNew):
-    @staticmethod
-    def forward(a, b):
-        if a.shape != b.shape:
-            raise ValueError("the shapes differ")
-        return a * b
 
 
 @multiply.mistake(
@@ -1310,25 +1175,6 @@ class mean_for_sum(MulNew):
 
 @multiply.mistake(
     "gradient",
-    "You take the first slice along the axes that were broadcast, as if all copies sent back the same. Each has its own "
-    "upstream gradient: sum over them.",
-)
-class slice_for_sum(MulNew):
-    @staticmethod
-    def backward(ctx, g):
-        a, b = ctx.saved_tensors
-        grads = []
-        for mine, part in ((a, g * b), (b, g * a)):
-            while part.ndim > mine.ndim:
-                part = part[0] if len(part) else part.sum(0)
-            for axis, size in enumerate(mine.shape):
-                part = part.narrow(axis, 0, size) if part.shape[axis] >= size else part.sum(axis, keepdim=True)
-            grads.append(part)
-        return tuple(grads)
-
-
-@multiply.mistake(
-    "gradient",
     "You divide the output by a factor to get the other one: where the factor is 0 this is 0 / 0, nan. Save a and b, and "
     "multiply.",
 )
@@ -1341,17 +1187,6 @@ class divides_output(MulNew):
     def backward(ctx, g):
         a, b, y = ctx.saved_tensors
         return (g * y / a).sum_to_size(a.shape), (g * y / b).sum_to_size(b.shape)
-
-
-@multiply.mistake(
-    "gradient",
-    "You ask one entry of ctx.needs_input_grad for both gradients, so b gets None where a needs none. The first entry is a's, "
-    "the second b's.",
-)
-class one_flag_for_both(MulNew):
-    @staticmethod
-    def backward(ctx, g):
-        return MulNew.backward(ctx, g) if ctx.needs_input_grad[0] else (None, None)
 
 
 @multiply.mistake(
@@ -1382,13 +1217,6 @@ class nothing_returned(MulNew):
     @staticmethod
     def backward(ctx, g):
         return None, None
-
-
-@multiply.mistake("gradient", ZEROS_RETURNED)
-class zeros_returned(MulNew):
-    @staticmethod
-    def backward(ctx, g):
-        return tuple(torch.zeros_like(t) for t in ctx.saved_tensors)
 
 
 @multiply.mistake(
@@ -1474,13 +1302,6 @@ class half_detached(MulNew):
     def backward(ctx, g):
         a, b = ctx.saved_tensors
         return (g * b.detach()).sum_to_size(a.shape), (g * a).sum_to_size(b.shape)
-
-
-@multiply.mistake("second_order", UPSTREAM_DETACHED)
-class upstream_detached(MulNew):
-    @staticmethod
-    def backward(ctx, g):
-        return MulNew.backward(ctx, g.detach())
 
 
 @multiply.mistake("second_order", CUT_OFF)
@@ -1971,18 +1792,6 @@ class beta_averaged(SwishNew):
 
 @swish.mistake(
     "gradient",
-    "You sum beta's gradient to shape and expand it to the shape of x again. The engine sums what you return once more, so it "
-    "is too large: return it in the shape of beta.",
-)
-class summed_and_expanded(SwishNew):
-    @staticmethod
-    def backward(ctx, g):
-        grad_x, grad_beta = SwishNew.backward(ctx, g)
-        return grad_x, grad_beta.expand(g.shape)
-
-
-@swish.mistake(
-    "gradient",
     "Your backward returns one gradient, and forward has two arguments. Return one for x and one for beta.",
 )
 class one_too_few(SwishNew):
@@ -1993,29 +1802,12 @@ class one_too_few(SwishNew):
 
 @swish.mistake(
     "gradient",
-    "Your two gradients stand in the wrong order. The first belongs to x, the second to beta.",
-)
-class gradients_in_another_order(SwishNew):
-    @staticmethod
-    def backward(ctx, g):
-        return SwishNew.backward(ctx, g)[::-1]
-
-
-@swish.mistake(
-    "gradient",
     "Your backward returns None for both (is a return statement missing?): nothing gets a gradient at all.",
 )
 class nothing_returned(SwishNew):
     @staticmethod
     def backward(ctx, g):
         return None, None
-
-
-@swish.mistake("gradient", UPSTREAM_SUMMED)
-class upstream_summed(SwishNew):
-    @staticmethod
-    def backward(ctx, g):
-        return SwishNew.backward(ctx, g.sum().expand(g.shape))
 
 
 @swish.mistake(
@@ -2056,18 +1848,6 @@ class exponentials_overflow(SwishNew):
 
 @swish.mistake(
     "extremes",
-    "You replace nan by a number. The nan came from inf / inf at large x, where Swish is x: avoid the overflow instead, with "
-    "torch.sigmoid.",
-)
-class nan_replaced(SwishNew):
-    @staticmethod
-    def forward(x, beta):
-        e = torch.exp(beta * x)
-        return torch.nan_to_num(x * e / (1 + e))
-
-
-@swish.mistake(
-    "extremes",
     "You clamp beta * x so tightly that the output shows it: at x = -1000 it is not 0. torch.sigmoid needs no clamp.",
 )
 class clamped_too_early(SwishNew):
@@ -2088,20 +1868,6 @@ class overflow_in_backward(SwishNew):
         e = torch.exp(-beta * x)
         slope = e / (1 + e) ** 2
         return g * (1 / (1 + e) + beta * x * slope), (g * x * x * slope).sum_to_size(beta.shape)
-
-
-@swish.mistake(
-    "extremes",
-    "Your output is right everywhere and your gradients are nan at large positive x: exp(z) / (1 + exp(z))^2 is inf / inf "
-    "there. With s = torch.sigmoid(z) the derivative is s (1 - s), always finite.",
-)
-class overflow_at_positive(SwishNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, beta = ctx.saved_tensors
-        e = torch.exp(beta * x)
-        slope = e / (1 + e) ** 2
-        return g * (torch.sigmoid(beta * x) + beta * x * slope), (g * x * x * slope).sum_to_size(beta.shape)
 
 
 @swish.mistake(
@@ -2190,19 +1956,9 @@ class beta_detached(SwishNew):
 
 @swish.mistake(
     "second_order",
-    "Your second derivatives by x are missing: x is detached, or was copied before it was saved. Save x itself and use it as "
-    "it is.",
+    "Your backward detaches the upstream gradient, so the gradient cannot be differentiated with respect to it, which every "
+    "second derivative through a further operation needs. Use it as it is.",
 )
-class x_detached(SwishNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, beta = ctx.saved_tensors
-        x = x.detach()
-        s = torch.sigmoid(beta * x)
-        return g * _by_x(x, beta, s), (g * _by_beta(x, beta, s)).sum_to_size(beta.shape)
-
-
-@swish.mistake("second_order", UPSTREAM_DETACHED)
 class upstream_detached(SwishNew):
     @staticmethod
     def backward(ctx, g):
@@ -2235,20 +1991,6 @@ class writes_into_input(SwishNew):
     @staticmethod
     def forward(x, beta):
         return x.mul_(torch.sigmoid(beta * x))
-
-
-@swish.mistake(
-    "contract",
-    "Your backward works in place on the saved x, which is the caller's own tensor: it is changed, and a second backward is "
-    "wrong. Make a new tensor.",
-)
-class writes_into_saved(SwishNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, beta = ctx.saved_tensors
-        s = torch.sigmoid(beta * x)
-        grad_x = g * _by_x(x, beta, s)
-        return grad_x, x.mul_(x).mul_(s * (1 - s)).mul_(g).sum_to_size(beta.shape)
 
 
 @swish.mistake("contract", KEPT_AS_ATTRIBUTE)
@@ -2521,14 +2263,6 @@ class gelu_for_silu(SwiGLUNew):
         return F.gelu(a) * b
 
 
-@swiglu.mistake("value", "You apply silu to both halves; the second half is multiplied in as it is.")
-class both_halves_gated(SwiGLUNew):
-    @staticmethod
-    def forward(x):
-        a, b = x.chunk(2, -1)
-        return F.silu(a) * F.silu(b)
-
-
 @swiglu.mistake(
     "value",
     "You split along the first dimension (chunk and split do that unless told otherwise). The halves lie along the last: "
@@ -2674,17 +2408,6 @@ class one_half_returned(SwiGLUNew):
         return SwiGLUNew.backward(ctx, g).chunk(2, -1)[0]
 
 
-@swiglu.mistake(
-    "gradient",
-    "The second half of your gradient is zero. The output is silu(a) * b, so b gets g * silu(a).",
-)
-class second_half_zero(SwiGLUNew):
-    @staticmethod
-    def backward(ctx, g):
-        a, b = SwiGLUNew.backward(ctx, g).chunk(2, -1)
-        return torch.cat([a, torch.zeros_like(b)], -1)
-
-
 def _halves(ctx, g, for_a, for_b):
     """A backward with other derivatives: functions of the halves and the sigmoid."""
     a, b = ctx.saved_tensors[0].chunk(2, -1)
@@ -2773,35 +2496,11 @@ class sigmoid_for_silu_in_backward(SwiGLUNew):
         return _halves(ctx, g, _by_a, lambda a, b, s: s)
 
 
-@swiglu.mistake(
-    "gradient",
-    "Your gradient for the second half is the upstream gradient unchanged; b is multiplied by silu(a), so it gets g * silu(a).",
-)
-class second_half_unchanged(SwiGLUNew):
-    @staticmethod
-    def backward(ctx, g):
-        return _halves(ctx, g, _by_a, lambda a, b, s: torch.ones_like(a))
-
-
 @swiglu.mistake("gradient", NOTHING_RETURNED)
 class nothing_returned(SwiGLUNew):
     @staticmethod
     def backward(ctx, g):
         return None
-
-
-@swiglu.mistake("gradient", ZEROS_RETURNED)
-class zeros_returned(SwiGLUNew):
-    @staticmethod
-    def backward(ctx, g):
-        return torch.zeros_like(ctx.saved_tensors[0])
-
-
-@swiglu.mistake("gradient", UPSTREAM_SUMMED)
-class upstream_summed(SwiGLUNew):
-    @staticmethod
-    def backward(ctx, g):
-        return SwiGLUNew.backward(ctx, g.sum().expand(g.shape))
 
 
 @swiglu.mistake(
@@ -2889,13 +2588,6 @@ class second_overflows(SwiGLUNew):
         a, b = ctx.saved_tensors[0].chunk(2, -1)
         s = 1 / (1 + torch.exp(-a))
         return torch.cat([g * _by_a(a, b, s), g * _by_b(a, b, s)], -1)
-
-
-@swiglu.mistake("second_order", UPSTREAM_DETACHED)
-class upstream_detached(SwiGLUNew):
-    @staticmethod
-    def backward(ctx, g):
-        return SwiGLUNew.backward(ctx, g.detach())
 
 
 @swiglu.mistake("second_order", CUT_OFF)
