@@ -1146,7 +1146,7 @@ def _learnable_checks(points: dict[str, float], low: float) -> tuple[Check, ...]
         ("gradient", "x and alpha get what the text says, at both edges too, and gradcheck passes away from them",
          "Optimisers see nothing of your Function but these numbers, and alpha learns from its own alone.",
          gradient, BOTH, lambda d: (sample(d)(6), _alpha(1.5)), 1),
-        ("shapes", "alpha of shape (), (1,) or (1, 1), x of any: the output has x's shape, alpha's gradient alpha's",
+        ("shapes", "alpha of shape (), (1,) or (1, 1): the output has x's shape, and each gradient its input's",
          "A parameter of one element comes in several shapes.",
          shapes, BOTH, None, 1),
         ("subsets", "x alone, or alpha alone, may require a gradient",
