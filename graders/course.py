@@ -14,10 +14,10 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGrader
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
-from nbgrader.utils import is_grade
+from nbgrader.utils import is_grade, is_solution
 
 from .preprocess import originals
-from .report import Lost, why
+from .report import Lost, check_name, why
 from .submission import Problem, folder_problems, outcome_problems, read_notebook, restore
 
 
@@ -159,10 +159,12 @@ class Course:
             notebook = self.graded_notebook(assignment, student, name)
             with self.gradebook() as gradebook:
                 grades = {g.name: g for g in gradebook.find_submission_notebook(name, assignment, student).grades}
+                tasks = [cell.metadata.nbgrader.grade_id for cell in filter(is_solution, notebook.cells)]
                 for cell in filter(is_grade, notebook.cells):
                     grade = grades[cell.metadata.nbgrader.grade_id]
                     if grade.score < grade.max_score:
-                        found.append(Lost(student, assignment, grade.name, grade.score, grade.max_score, why(cell)))
+                        check = check_name(grade.name, tasks)
+                        found.append(Lost(student, assignment, check, grade.score, grade.max_score, why(cell)))
         return found
 
     def _is_graded(self, assignment: str, student: str) -> bool:

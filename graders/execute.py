@@ -95,6 +95,7 @@ class LimitedExecute(Execute):
         run_sync(manager.start_kernel)(
             extra_arguments=[
                 "--HistoryManager.hist_file=:memory:",
+                "--InteractiveShell.xmode=Plain",  # a runaway recursion's coloured traceback takes half a minute
                 f"--IPKernelApp.exec_lines=exec({self.preload!r}, {{}})",
             ],
             cwd=str(work),

@@ -29,14 +29,25 @@ class Lost:
 
     student: str
     assignment: str
-    cell: str
+    check: str  # as `check_name` has it
     earned: float
     points: float
     message: str
 
     def __str__(self) -> str:
-        name = self.cell.removeprefix("test_").replace("_", " ")
-        return f"{self.student}  {self.assignment}  {name}: {self.earned:g} of {self.points:g}. {self.message}"
+        return f"{self.student}  {self.assignment}  {self.check}: {self.earned:g} of {self.points:g}. {self.message}"
+
+
+def check_name(cell: str, tasks: list[str]) -> str:
+    """A test cell in words: "round_ste second order" for ``test_round_ste_second_order``.
+
+    Args:
+        cell: its `grade_id`.
+        tasks: the `grade_id` of each solution cell.
+    """
+    name = cell.removeprefix("test_")
+    task = max((t for t in tasks if name.startswith(f"{t}_")), key=len, default="")
+    return f"{task} {name.removeprefix(task).replace('_', ' ').strip()}".strip()
 
 
 def read_verdict(text: str) -> Verdict | None:
