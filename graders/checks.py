@@ -41,6 +41,15 @@ def number(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def place(value: object) -> str:
+    """`number`, but all digits of what six would pass off as a rounder number: of the float just above 1, say."""
+    held = value.dtype if isinstance(value, Tensor) else torch.float64
+    short, value = number(value), value.item() if isinstance(value, Tensor) else value
+    if isinstance(value, float) and len(short) < 5 and torch.tensor(float(short), dtype=held).item() != value:
+        return repr(value) if value == value else short
+    return short
+
+
 def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
     """The first index where the two differ by more than the dtype's tolerance. Where nan is expected, all passes."""
     rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))
@@ -77,9 +86,9 @@ def _around(call: str, case: Case, index: tuple[int, ...], shape: torch.Size, up
     parts = []
     for name, value in given:
         if isinstance(value, Tensor) and value.shape == shape:
-            parts.append(f"{name} = {number(value[index])}")
+            parts.append(f"{name} = {place(value[index])}")
         elif (isinstance(value, Tensor) and value.numel() == 1) or isinstance(value, int | float):
-            parts.append(f"{name} = {number(value)}")
+            parts.append(f"{name} = {place(value)}")
     return f" where {', '.join(parts)}" if parts else ""
 
 
@@ -95,6 +104,11 @@ def _differ(
     if a == b:  # they differ in later digits
         a, b = repr(yours[index].item()), repr(expected[index].item())
     return _found(look, call, case, text, yours=a, expected=b)
+
+
+def _speaker(call: str, stage: str) -> str:
+    """Who raised or returned: a plain function has no forward."""
+    return "Your function" if stage == "forward" and ".apply(" not in call else f"The {stage}"
 
 
 def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -113,7 +127,7 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
     if failure.kind == "NotImplementedError" and not failure.message:  # torch raises it too, and says why
         return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
     first = failure.message.strip().split("\n")[0][:300].rstrip(".")
-    return _found("runs", call, case, f"The {failure.stage} raised {failure.kind}{first and ': '}{first}.")
+    return _found("runs", call, case, f"{_speaker(call, failure.stage)} raised {failure.kind}{first and ': '}{first}.")
 
 
 def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -123,8 +137,9 @@ def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding |
             return None
         text = f"The {yours.kind} returned holds {len(yours.outputs)} tensors, expected {len(expected.outputs)}."
         return _found("returns", call, case, text)
-    hint = " Does forward end in a return statement?" if yours.kind == "NoneType" else ""
-    return _found("returns", call, case, f"The forward returned {yours.kind}, expected {expected.kind}.{hint}")
+    hint = f" Does {'forward' if '.apply(' in call else 'it'} end in a return statement?"
+    text = f"{_speaker(call, 'forward')} returned {yours.kind}, expected {expected.kind}."
+    return _found("returns", call, case, text + hint * (yours.kind == "NoneType"))
 
 
 def shape(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -203,8 +218,8 @@ def exact(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
     return None
 
 
-def numbers(relative: float, names: tuple[str, ...] = ()) -> Look:
-    """A look at Python numbers, each within this relative distance of what is expected (absolute below 1e-6)."""
+def numbers(relative: float, names: tuple[str, ...] = (), absolute: float = 1e-6) -> Look:
+    """A look at Python numbers, each within this relative and absolute distance of what is expected."""
 
     def numbers(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
         wanted = len(expected.numbers)
@@ -215,9 +230,10 @@ def numbers(relative: float, names: tuple[str, ...] = ()) -> Look:
             text = f"The result is not a tuple of {wanted} Python floats: a tensor becomes one by .item()."
             return _found("returns", call, case, text)
         for i, (a, b) in enumerate(zip(yours.numbers, expected.numbers, strict=True)):
-            if not (a == b or b != b or abs(a - b) <= relative * abs(b) + 1e-6):  # where nan is expected, all passes
+            if not (a == b or b != b or abs(a - b) <= relative * abs(b) + absolute):  # all passes for a nan expected
                 text = f"Wrong {names[i]}." if names else f"Wrong number {i} of the {wanted} returned."
-                return _found("value", call, case, text, yours=number(a), expected=number(b))
+                told = (number(a), number(b)) if number(a) != number(b) else (repr(a), repr(b))
+                return _found("value", call, case, text, yours=told[0], expected=told[1])
         return None
 
     return numbers

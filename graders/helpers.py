@@ -17,19 +17,16 @@ TALLY: Counter[str] = Counter()  # what the helpers count while an operation run
 
 
 class Counted(torch.autograd.Function):
-    """The same numbers; counts the backward passes. Knows neither forward mode nor vmap."""
+    """The same numbers; counts the backward passes. Of the older form, with NumPy: for no torch.func or vmap."""
 
     @staticmethod
-    def forward(x):
+    def forward(ctx, x):
         return x.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def backward(ctx, g):
         TALLY["backward_passes"] += 1
+        g.detach().numpy()
         return Counted.apply(g)
 
 
@@ -47,6 +44,21 @@ def _parameter(like: Tensor, value: float) -> Tensor:
 def coupled(x: Tensor) -> Tensor:
     """Each element multiplies each other one."""
     return (x**4).sum() / 12 + x.sum() ** 3 / 6
+
+
+def separate(x: Tensor) -> Tensor:
+    """Each element by itself: the Hessian is diagonal."""
+    return (x**4).sum() / 12
+
+
+def first_row(x: Tensor) -> Tensor:
+    """Rows are not alike."""
+    return (x[0] ** 3).sum() + x.sum() ** 3
+
+
+def projected(x: Tensor) -> Tensor:
+    """Holds a matrix of float32, for vectors of three elements."""
+    return (torch.linspace(-1, 2, 9, dtype=torch.float32).reshape(3, 3) @ x).square().sum()
 
 
 def waves(x: Tensor) -> Tensor:
@@ -72,12 +84,12 @@ def partly(x: Tensor) -> Tensor:
 
 def trained(x: Tensor) -> Tensor:
     """Has a parameter of its own."""
-    return (_parameter(x, 0.5) * x * x.sum().sin()).sum()
+    return (_parameter(x, 0.5) * x.sin()).sum()
 
 
 def counted(x: Tensor) -> Tensor:
-    """`coupled`, with its backward passes counted."""
-    return coupled(Counted.apply(x))
+    """`separate`, with its backward passes counted."""
+    return separate(Counted.apply(x))
 
 
 # --- what one task of a set lends to another ----------------------------------------------------------------------

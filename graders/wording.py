@@ -19,8 +19,8 @@ FLOAT32_AND_BACK = (
     "the dtype of x (only the halves may take the detour through float32)."
 )
 CUT_OFF = (
-    "Your backward is cut off from the graph (once_differentiable, or no_grad around all of it), so the gradient cannot be "
-    "differentiated again. Leave it out."
+    "Your backward is cut off from the graph (by once_differentiable, by no_grad around all of it, or by detach, .data or NumPy on "
+    "the upstream gradient), so the gradient cannot be differentiated again. Leave that out."
 )
 WRITES_INTO_UPSTREAM = (
     "Your backward writes into the upstream gradient. That tensor is not yours: another branch of the graph, or the caller, "

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from graders import checks as look
 from graders.records import Case, Record
-from graders.task import DOUBLE, DTYPES, Check, Draw, Task
+from graders.task import DOUBLE, DTYPES, HALF, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
@@ -19,7 +19,6 @@ from graders.wording import (
     NO_FUNCTION,
     NOTHING_RETURNED,
     ONE_TOO_MANY,
-    UPSTREAM_SUMMED,
     WRITES_INTO_UPSTREAM,
     ZEROS_RETURNED,
 )
@@ -31,12 +30,19 @@ NARROWED = (
 INFINITY = float("inf")
 DENIED = ("aten::hardtanh_backward", "aten::threshold_backward")  # torch's own backwards
 GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps things
+WATCHED = "the caller's tensors stay untouched; changing one before backward spoils no gradient"
+MANNERS = "Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too."
 EXACT = (*look.FORWARD[:-1], look.exact)
 FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
 
 
 def _sides(draw: Draw):
     return lambda *shape, dtype=DOUBLE: draw.sides(*shape, dtype=dtype)
+
+
+def _layouts(cases: list[Case]) -> list[Case]:
+    """`Draw.forms` without its one case for each dtype, where other cases have the dtypes already."""
+    return [c for c in cases if c.name not in {f"a {str(t)[6:]} input" for t in DTYPES}]
 
 
 def output_is_free(call: str, case: Case, yours: Record, expected: Record) -> look.Finding | None:
@@ -102,7 +108,7 @@ def _two_valued_checks(width: float, points: dict[str, float], low: str, surroga
 
     def value(d: Draw) -> list[Case]:
         return [
-            *d.forms(inputs(d), order=0),
+            *_layouts(d.forms(inputs(d), order=0)),
             d.case("every size", torch.cat([d.scales(12), ends]), order=0),
             *(d.case("at 0 and beside it", _beside_zero(t), order=0) for t in DTYPES),
         ]
@@ -112,7 +118,7 @@ def _two_valued_checks(width: float, points: dict[str, float], low: str, surroga
             d.case("inside and outside the ramp", torch.cat([inputs(d)(12), ends])),
             d.case("every size", d.scales(12), upstream=d.scales(12)),
             *(d.case("at the edges and beside them", _beside(width, t)) for t in DTYPES),
-            *d.forms(inputs(d)),
+            *_layouts(d.forms(inputs(d))),
         ]
 
     infinite = torch.tensor([INFINITY, -INFINITY, INFINITY, -INFINITY, 1e4, -1e4] * 2, dtype=DOUBLE)
@@ -129,8 +135,7 @@ def _two_valued_checks(width: float, points: dict[str, float], low: str, surroga
          lambda d: [d.case("inside and outside the ramp", inputs(d)(12), order=2),
                     d.case("a matrix", inputs(d)(2, 3), order=2)],
          look.SECOND, 2),
-        ("contract", "the caller's tensors stay untouched; backward's go through save_for_backward",
-         "Tensors that your Function did not make belong to others.",
+        ("contract", WATCHED, MANNERS,
          lambda d: [d.case("inside and outside", inputs(d)(6), watch=("state", "overwrite", "trace"), deny=DENIED),
                     d.case("every size", d.scales(4, 3))],
          look.CONTRACT, 1),
@@ -281,13 +286,6 @@ class surrogate_for_value(BinarizeNew):
         return x.clamp(-1, 1)
 
 
-@binarize.mistake("value", "x / |x| is nan at 0 and at infinity: 0 / 0 and inf / inf. Compare with 0 instead.")
-class divided_by_magnitude(BinarizeNew):
-    @staticmethod
-    def forward(x):
-        return x / x.abs()
-
-
 @binarize.mistake(
     "value",
     "Your output is float32 whatever the input is: (x >= 0).float() and torch.where(x >= 0, 1.0, -1.0) are. Convert to the "
@@ -308,16 +306,6 @@ class integers(BinarizeNew):
     @staticmethod
     def forward(x):
         return torch.where(x >= 0, 1, -1)
-
-
-@binarize.mistake(
-    "value",
-    "You ask `if x >= 0`, which works for a tensor of one element alone. Choose element by element, with torch.where.",
-)
-class one_element_alone(BinarizeNew):
-    @staticmethod
-    def forward(x):
-        return torch.ones_like(x) if x >= 0 else -torch.ones_like(x)
 
 
 @binarize.mistake(
@@ -353,6 +341,18 @@ class zero_at_the_edges(BinarizeNew):
 
 
 @binarize.mistake(
+    "gradient",
+    "Just outside of the edges, at the next number above 1, your gradient still passes: a tolerance widens the mask, or a narrower "
+    "dtype rounds x to 1 before you compare. Compare x as it is: x.abs() <= 1.",
+)
+class tolerant_edges(BinarizeNew):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x.abs() <= 1 + 1e-6, g, 0)
+
+
+@binarize.mistake(
     "gradient", "Your mask has one side: x <= 1 is true for every negative x. It is |x| <= 1, so take x.abs()."
 )
 class one_sided_mask(BinarizeNew):
@@ -360,14 +360,6 @@ class one_sided_mask(BinarizeNew):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return torch.where(x <= 1, g, 0)
-
-
-@binarize.mistake("gradient", "Your mask is inside out: the gradient passes where |x| <= 1 and is 0 outside.")
-class mask_inverted(BinarizeNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where(x.abs() <= 1, 0, g)
 
 
 @binarize.mistake(
@@ -413,26 +405,6 @@ class gradient_of_tanh(BinarizeNew):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return g * (1 - torch.tanh(x) ** 2)
-
-
-@binarize.mistake(
-    "gradient",
-    "Inside the ramp your gradient is multiplied by x, or by the output. The slope of clamp(x, -1, 1) is 1 there: pass the "
-    "upstream gradient as it is.",
-)
-class multiplied_by_the_output(BinarizeNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where(x.abs() <= 1, g * torch.where(x >= 0, 1, -1), 0)
-
-
-@binarize.mistake("gradient", "Your gradient has the wrong sign: where |x| <= 1 it is the upstream gradient itself.")
-class sign_flipped(BinarizeNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where(x.abs() <= 1, -g, 0)
 
 
 @binarize.mistake(
@@ -548,7 +520,7 @@ step = Task(
     "Step",
     "Step.apply(x)",
     _two_valued(0.0, 0.5),
-    _two_valued_checks(0.5, {}, "0", "clamp(x + 1/2, 0, 1)"),
+    _two_valued_checks(0.5, {}, "0", "clamp(x, -1/2, 1/2)"),
 )
 
 
@@ -593,7 +565,7 @@ class clips_upstream(StepNew):
 
 @step.mistake(
     "gradient",
-    "Your gradient passes everywhere; this estimator is the gradient of clamp(x + 1/2, 0, 1) and is 0 where |x| > 1/2. Without "
+    "Your gradient passes everywhere; this estimator is the gradient of clamp(x, -1/2, 1/2) and is 0 where |x| > 1/2. Without "
     "the mask, latent weights run far away and cannot come back.",
 )
 class identity_outside(StepNew):
@@ -603,6 +575,9 @@ class identity_outside(StepNew):
 
 
 # --- GradientReversal and ScaleGradient: the same number, another gradient --------------------------------------------
+
+
+FACTOR = 0.75  # every dtype holds it: what rounds the number loses the one check that is about numbers
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:
@@ -625,25 +600,32 @@ def _scaled_checks(points: dict[str, float], name: str, gradient: str) -> tuple[
     def forward(d: Draw) -> list[Case]:
         ends = torch.tensor([INFINITY, -INFINITY, 0.0], dtype=DOUBLE)
         return [
-            *d.forms(_sides(d), 0.6, order=0),
-            d.case("every size", d.scales(12), 0.6, order=0),
-            d.case("infinite inputs", ends, 0.6, order=0),
+            *d.forms(_sides(d), FACTOR, order=0),
+            d.case("every size", d.scales(12), FACTOR, order=0),
+            d.case("infinite inputs", ends, FACTOR, order=0),
         ]
 
     def backward(d: Draw) -> list[Case]:
         return [
-            d.case("both signs", d.sides(7), 0.6),
-            d.case("every size", d.scales(12), 0.6, upstream=d.scales(12)),
-            *d.forms(_sides(d), 0.6),
+            d.case("both signs", d.sides(7), FACTOR),
+            d.case("every size", d.scales(12), FACTOR, upstream=d.scales(12)),
+            d.case("infinite inputs", torch.tensor([INFINITY, -INFINITY, 0.0], dtype=DOUBLE), FACTOR),
+            *_layouts(d.forms(_sides(d), FACTOR)),
         ]
 
     def factors(d: Draw) -> list[Case]:
-        numbers = (0.3, 0, 0.0, -1.0, -0.7, 3, 40.0)
+        numbers = (0.3, 0, 0.0, -1.0, -0.7, 3, 40.0, -3_000_000, 1e40)
         return [
             *(d.case(f"{name} {n}", d.sides(4), n) for n in numbers),
             *(
                 d.case(f"{str(t)[6:]}, {name} {n}", d.sides(4, dtype=t), n)
                 for t, n in zip(DTYPES[:3], (2, -0.25, 0), strict=True)
+            ),
+            d.case(
+                f"float16, {name} larger than any float16",
+                d.sides(4, dtype=HALF),
+                1e5,
+                upstream=1e-3 * d.sides(4, dtype=HALF),
             ),
             d.case(f"{name} by keyword", d.sides(4), 0.3, keywords=(name,)),
             d.case("both by keyword", d.sides(4), -2.0, keywords=("x", name)),
@@ -654,18 +636,17 @@ def _scaled_checks(points: dict[str, float], name: str, gradient: str) -> tuple[
          "Forward is to leave the numbers alone.", forward, EXACT, 1),
         ("gradient", f"the gradient is {gradient}, whatever the size of either",
          "Everything before this operation learns from these numbers.", backward, FIRST, 1),
-        (f"{name}s", f"every int and float is a {name}: 0, negative, above 1, by position or by keyword",
-         "Schedules begin at 0, and a factor of the other sign undoes the reversal.", factors, (*FIRST, look.value), 1),
+        (f"{name}s", f"{name} may be any int or float: 0, negative, large, by position or by keyword",
+         "The number is a factor as it stands: of any size, of either sign, with all its digits.", factors, (*FIRST, look.value), 1),
         ("second_order", "the gradient can be differentiated again, by the upstream gradient",
          "A gradient penalty differentiates your backward.",
-         lambda d: [d.case("both signs", d.sides(6), 0.6, order=2), d.case("a matrix", d.sides(2, 3), -0.6, order=2)],
+         lambda d: [d.case("both signs", d.sides(6), FACTOR, order=2), d.case("a matrix", d.sides(2, 3), -FACTOR, order=2)],
          look.SECOND, 2),
-        ("contract", "a new output that may be changed in place; the caller's tensors stay untouched",
-         "Tensors that your Function did not make belong to others.",
+        ("contract", "a new output that may be changed in place; the caller's tensors stay untouched", MANNERS,
          lambda d: [
-             d.case("both signs", d.sides(6), 0.6, watch=("state", "overwrite", "trace"), deny=DENIED),
-             d.case("a transposed input", d.sides(3, 2).t(), 0.6),
-             d.case("every size", d.scales(4, 3), 0.6),
+             d.case("both signs", d.sides(6), FACTOR, watch=("state", "overwrite", "trace"), deny=DENIED),
+             d.case("a transposed input", d.sides(3, 2).t(), FACTOR),
+             d.case("every size", d.scales(4, 3), FACTOR),
          ],
          (*look.CONTRACT, output_is_free), 1),
     )  # fmt: skip
@@ -747,7 +728,7 @@ class ReversalSubtracts(Function):
 
     @staticmethod
     def backward(ctx, g):
-        return torch.zeros_like(g).sub(g, alpha=ctx.alpha), None
+        return torch.zeros_like(g) - ctx.alpha * g, None
 
 
 @reversal.mistake(
@@ -761,27 +742,11 @@ class scales_the_value(ReversalNew):
         return -alpha * x
 
 
-@reversal.mistake(
-    "value", "Your forward returns -x. The value stays x; backward alone reverses, and it does so by -alpha."
-)
-class value_reversed(ReversalNew):
-    @staticmethod
-    def forward(x, alpha):
-        return -x
-
-
 @reversal.mistake("value", FLOAT32)
 class float32_inside(ReversalNew):
     @staticmethod
     def forward(x, alpha):
         return x.float() * 1
-
-
-@reversal.mistake("value", NARROWED)
-class float32_and_back(ReversalNew):
-    @staticmethod
-    def forward(x, alpha):
-        return (x.float() * 1).to(x.dtype)
 
 
 @reversal.mistake(
@@ -832,13 +797,6 @@ class upstream_ignored(ReversalNew):
     @staticmethod
     def backward(ctx, g):
         return torch.full_like(g, -ctx.alpha), None
-
-
-@reversal.mistake("gradient", "Your gradient is the upstream gradient unchanged; it has to be multiplied by -alpha.")
-class upstream_unchanged(ReversalNew):
-    @staticmethod
-    def backward(ctx, g):
-        return g.clone(), None
 
 
 @reversal.mistake(
@@ -895,15 +853,40 @@ class zeros_returned(ReversalNew):
         return torch.zeros_like(g), None
 
 
-@reversal.mistake("gradient", UPSTREAM_SUMMED)
-class upstream_summed(ReversalNew):
+@reversal.mistake(
+    "gradient",
+    "Your gradient is nan where x is infinite: x is in your formula, if only as 0 * x. The gradient depends on alpha and the "
+    "upstream gradient alone, so x need not be saved.",
+)
+class nan_at_infinite_inputs(ReversalNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.alpha = inputs
+        ctx.save_for_backward(x)
+
     @staticmethod
     def backward(ctx, g):
-        return (-ctx.alpha * g.sum()).expand(g.shape), None
+        return -ctx.alpha * g + 0 * ctx.saved_tensors[0], None
 
 
 @reversal.mistake(
-    "gradient",
+    "alphas",
+    "You make a tensor of alpha, and beside a float16 that becomes a float16, which ends at 65504: a larger alpha is infinite. Keep "
+    "the number as it is, as an attribute.",
+)
+class alpha_in_the_dtype_of_x(ReversalNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, alpha = inputs
+        ctx.save_for_backward(torch.tensor(alpha, dtype=x.dtype))
+
+    @staticmethod
+    def backward(ctx, g):
+        return -ctx.saved_tensors[0] * g, None
+
+
+@reversal.mistake(
+    "alphas",
     "You make a tensor of alpha: torch.tensor(alpha) is float32, so for float64 input half of the digits of your gradient are "
     "lost. Keep the number as it is, as an attribute.",
 )
@@ -948,6 +931,16 @@ class magnitude_of_alpha(ReversalNew):
     @staticmethod
     def backward(ctx, g):
         return -abs(ctx.alpha) * g, None
+
+
+@reversal.mistake(
+    "alphas",
+    "You bound alpha from above. The text allows a number of any size: it is the caller's to choose.",
+)
+class alpha_bounded(ReversalNew):
+    @staticmethod
+    def backward(ctx, g):
+        return -max(-1000, min(ctx.alpha, 1000)) * g, None
 
 
 @reversal.mistake(
@@ -1098,17 +1091,27 @@ def _between(draw: Draw):
 
 
 def _of_a_dtype(draw: Draw, dtype: torch.dtype) -> Tensor:
-    """Small numbers, halves, and numbers of every size that the dtype holds, with few and with no binary places."""
+    """Small numbers, halves, and numbers of every size that the dtype holds, with few and with no binary places; the odd
+    integers at the end of those that it holds."""
     bits = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23, torch.float64: 52}[dtype]
     top = 15 if dtype == torch.float16 else 120 if dtype != torch.float64 else 1000
     powers = torch.tensor([bits - 2, bits - 1, bits, bits + 1, (bits + top) // 2, top], dtype=DOUBLE)
     large = draw.sides(6, away=1.01, reach=1.9) * 2**powers
-    return torch.cat([draw.between(-4, 4, 60), torch.arange(-4.5, 5, 0.5), large]).to(dtype)
+    odd = torch.tensor([2 ** (bits - 1) + 1, 2**bits - 1, 2 ** (bits + 1) - 1], dtype=DOUBLE)
+    return torch.cat([draw.between(-4, 4, 60), torch.arange(-4.5, 5, 0.5), large, odd, -odd]).to(dtype)
 
 
 def _rounded(x: Tensor) -> Tensor:
     """torch.round, and the gradient of the identity: by adding a zero."""
     return torch.round(x).detach() + (x - x.detach())
+
+
+def only_where_x_does(call: str, case: Case, yours: Record, expected: Record) -> look.Finding | None:
+    """The output requires no gradient where x requires none."""
+    if any(yours.differentiable) and not any(case.requires_grad):
+        text = "The output requires a gradient although x does not, so torch builds graphs behind it for nothing."
+        return look.Finding("function", text, {"case": look.describe(call, case)})
+    return None
 
 
 round_task = Task(
@@ -1122,7 +1125,7 @@ round_task = Task(
             "the output is torch.round(x) exactly, in every dtype, shape and layout, for every size",
             "An output beside the grid is not a rounded number: what indexes a table or counts levels with it goes wrong.",
             lambda d: [
-                *d.forms(_between(d), order=0),
+                *_layouts(d.forms(_between(d), order=0)),
                 *(d.case(f"{str(t)[6:]} numbers of every size", _of_a_dtype(d, t), order=0) for t in DTYPES),
                 d.case("every size", d.scales(12), order=0),
                 d.case("an input that needs no gradient", d.sides(4, reach=9.0), order=0, requires=(False,)),
@@ -1135,9 +1138,10 @@ round_task = Task(
             "the gradient is the upstream gradient, whatever x is, and can be differentiated again",
             "Backward is to see the identity, as if nothing had been rounded.",
             lambda d: [
-                *d.forms(_between(d)),
+                *_layouts(d.forms(_between(d))),
                 d.case("every size", d.scales(12), upstream=d.scales(12)),
                 d.case("halves and integers", torch.arange(-2, 2.5, 0.5, dtype=DOUBLE)),
+                *(d.case(f"{str(t)[6:]} numbers of every size", _of_a_dtype(d, t)) for t in DTYPES),
                 d.case("differentiated again", _between(d)(6), order=2),
             ],
             PASSED,
@@ -1146,14 +1150,15 @@ round_task = Task(
             "contract",
             1,
             "x stays as it was, and the output is a new tensor, made without a Function",
-            "detach makes a second name for the same memory, and a hook stays on the tensor it was given to.",
+            MANNERS,
             lambda d: [
                 d.case("both signs", _between(d)(6), watch=("state", "overwrite")),
                 d.case("a transposed input", _between(d)(3, 2).t()),
                 d.case("forward alone", _between(d)(6), order=0),
                 d.case("an input that needs no gradient", _between(d)(6), order=0, requires=(False,)),
+                d.case("integers", torch.arange(-2, 3, dtype=DOUBLE)),
             ],
-            (*PASSED[:-1], look.untouched, look.stateless, look.guarded),
+            (*PASSED[:-1], only_where_x_does, look.untouched, look.stateless, look.guarded),
         ),
     ),
 )
@@ -1222,22 +1227,9 @@ def halves_up(x):
     return x + (torch.floor(x + 0.5) - x).detach()
 
 
-@round_task.mistake(
-    "value",
-    "You round halves away from 0, as in school: 2.5 gives 3. torch.round rounds them to the even number, 2.5 to 2.",
-)
-def halves_away(x):
-    return x + (torch.sign(x) * torch.floor(x.abs() + 0.5) - x).detach()
-
-
 @round_task.mistake("value", "You cut the fraction off (trunc, or a conversion to int): 1.7 gives 1. Use torch.round.")
 def truncated(x):
     return x + (torch.trunc(x) - x).detach()
-
-
-@round_task.mistake("value", "You round down (floor): 1.7 gives 1. Use torch.round.")
-def rounded_down(x):
-    return x + (torch.floor(x) - x).detach()
 
 
 @round_task.mistake("value", "Your value is x: torch.round is missing from what is detached.")
@@ -1319,16 +1311,6 @@ def ramp_of_binarize(x):
 
 @round_task.mistake(
     "gradient",
-    "Your gradient is that of a smooth curve near the steps, x - sin(2 pi x) / (2 pi) or the like. This estimator passes the "
-    "upstream gradient unchanged.",
-)
-def smooth_curve(x):
-    soft = -torch.sin(2 * torch.pi * x) / (2 * torch.pi)
-    return torch.round(x).detach() + (x - x.detach()) + (soft - soft.detach())
-
-
-@round_task.mistake(
-    "gradient",
     "You clamp the gradient to [-1, 1] in a hook. The straight-through estimator of the text passes it unchanged.",
 )
 def clips_upstream(x):
@@ -1372,6 +1354,25 @@ def detach_taken_for_a_copy(x):
 
 @round_task.mistake(
     "contract",
+    "Where every element of x is an integer already you return x itself: the caller who then changes the output in place changes x. "
+    "The output is a new tensor, whatever x holds.",
+)
+def integers_as_they_are(x):
+    return x if torch.equal(x, torch.round(x)) else x + (torch.round(x) - x).detach()
+
+
+@round_task.mistake(
+    "contract",
+    "Your output requires a gradient where x requires none, so torch builds graphs behind it for nothing. Without requires_grad_ "
+    "the output follows x.",
+)
+def always_requires_a_gradient(x):
+    x = x if x.requires_grad else x.detach().requires_grad_()
+    return x + (torch.round(x) - x).detach()
+
+
+@round_task.mistake(
+    "contract",
     "You round x itself, under no_grad or through .data, and return it: the caller's x is gone. Leave x as it is and return a "
     "new tensor.",
 )
@@ -1391,18 +1392,6 @@ def hook_on_the_input(x):
     if x.requires_grad:
         rounded.register_hook(seen.append)
         x.register_hook(lambda g: seen[-1])
-    return rounded
-
-
-@round_task.mistake(
-    "value",
-    "You register hooks, which raises where x needs no gradient, as in evaluation; and a hook left on x, which is the caller's, "
-    "answers for every other use of it. Detach the difference, and no hook is needed.",
-)
-def hooks_where_none_can_be(x):
-    rounded, seen = torch.round(x), []
-    rounded.register_hook(seen.append)
-    x.register_hook(lambda g: seen[-1])
     return rounded
 
 

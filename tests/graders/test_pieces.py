@@ -592,3 +592,22 @@ def test_what_was_not_rehearsed_is_asked() -> None:
     with operation.prepared([]):
         assert torch.equal(operation(X), 2 * X)
     assert operation.trips == 2
+
+
+def test_a_place_just_above_one_is_not_printed_as_one() -> None:
+    above = torch.nextafter(torch.ones(()), torch.tensor(2.0))
+    assert look.place(above) == "1.0000001192092896" and look.place(torch.ones(())) == "1"
+    assert look.place(torch.tensor(0.3)) == "0.3" and look.place(0.1 + 0.2) == "0.30000000000000004"
+    assert look.place(torch.tensor(float("inf"))) == "inf"
+
+
+def test_a_plain_function_is_told_of_itself_and_a_function_of_its_forward() -> None:
+    raised = Record(Failure("forward", "ValueError", "no"))
+    nothing = Record(kind="NoneType")
+    for call, speaker, hint in (
+        ("Twice.apply(x)", "The forward", "Does forward end"),
+        ("twice(x)", "Your function", "Does it end"),
+    ):
+        assert look.runs(call, case(), raised, Record()).message == f"{speaker} raised ValueError: no."
+        told = look.returns(call, case(), nothing, Record(kind="Tensor")).message
+        assert told.startswith(f"{speaker} returned NoneType, expected Tensor.") and hint in told
