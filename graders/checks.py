@@ -351,11 +351,11 @@ def guarded(call: str, case: Case, yours: Record, expected: Record) -> Finding |
 
 def allowed(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """No forbidden operator ran, and backward did not call autograd."""
-    if yours.denied:
-        return _found("allowed", call, case, f"This task is to be solved without {yours.denied[0]}.")
-    if yours.nested:
+    if yours.nested:  # what runs inside is no choice of the author's
         text = "Backward calls torch.autograd; write the vector-Jacobian product yourself."
         return _found("allowed", call, case, text)
+    if yours.denied:
+        return _found("allowed", call, case, f"This task is to be solved without {yours.denied[0]}.")
     return None
 
 
@@ -429,7 +429,8 @@ def alike(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS
         # messages tell mistakes apart, but for the names that the author chose
         said = r.failure and re.sub(r"\b\w+Backward|'[^']*'", "", r.failure.message)
         failure = r.failure and (r.failure.stage, r.failure.kind, said)
-        numbers = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads, r.second)
+        numbers = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads)
+        numbers += () if set(looks) == {"gradient"} else (r.second,)  # a wrong gradient's own derivative may be any
         return numbers, tuple(SYMPTOMS[look](r) for look in looks if look in SYMPTOMS)
 
     return _close(told(yours), told(theirs))
