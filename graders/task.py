@@ -143,9 +143,9 @@ class Draw:
         ]
         cases = [self.case(name, x, *rest, order=order) for name, x in inputs]
         if order:
-            upstream = self.normal(1).expand(2, 3)
+            upstream = self.normal(2, 1, 3).expand(2, 2, 3)  # neither view(-1) nor view(-1, 3) takes it
             cases.append(
-                self.case("an expanded upstream gradient", sample(2, 3), *rest, order=order, upstream=upstream)
+                self.case("an expanded upstream gradient", sample(2, 2, 3), *rest, order=order, upstream=upstream)
             )
         return cases
 
