@@ -19,13 +19,19 @@ from graders.wording import (
     KEPT_AS_ATTRIBUTE,
     KEPT_OUTSIDE,
     NO_FUNCTION,
-    UPSTREAM_AVERAGED,
     UPSTREAM_SUMMED,
     VIEW_NEEDED,
     WRITES_INTO_UPSTREAM,
-    ZEROS_RETURNED,
 )
 
+EDGE_BY_TOLERANCE = (
+    "You compare with an edge by a tolerance (isclose, or an epsilon), so x that lies beside it counts as on it. An edge is one "
+    "number: compare with <, <=, > and >=."
+)
+FLOAT32_IN_PLACE = (
+    "For float32 input your forward changes the caller's x: x.float() makes no copy of what is float32 already, and what follows "
+    "works in place. Leave the in-place operation out."
+)
 INFINITY = float("inf")
 NAN = float("nan")
 DENIED = ("aten::hardtanh_backward", "aten::threshold_backward")  # torch's own backwards
@@ -34,7 +40,11 @@ GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps thi
 FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
 BOTH = (*look.FIRST[:-1], look.dtype, look.precise, look.value, look.gradient)
 BOTH_ORDERS = (*BOTH, look.second_order)
-MANNERS = (look.untouched, look.stateless, look.guarded, look.allowed)
+
+
+def _mannerly(looks: tuple[look.Look, ...]) -> tuple[look.Look, ...]:
+    """The looks of a contract: what is changed in place comes before the numbers that it spoils."""
+    return (*looks[:4], look.untouched, *looks[4:], look.stateless, look.guarded, look.allowed)
 
 
 def keeps_nan(call: str, case: Case, yours: Record, expected: Record) -> look.Finding | None:
@@ -69,7 +79,7 @@ def _sides(draw: Draw) -> Callable[..., Tensor]:
 
 def _constants(draw: Draw, order: int) -> list[Case]:
     """Every sort of constant."""
-    return [draw.case(f"c = {c}", draw.sides(4), c, order=order) for c in (0, 0.0, 1, -3, 0.1, -1000.0)]
+    return [draw.case(f"c = {c}", draw.sides(4), c, order=order) for c in (0, 0.0, 1, -3, 1 / 3, -1000.0)]
 
 
 mul = Task(
@@ -109,9 +119,10 @@ mul = Task(
             "the gradient can be differentiated again; the caller's tensors stay untouched",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
-                d.case(f"c = {c}", d.sides(5), c, order=2, watch=("state", "overwrite", "trace")) for c in (-3, 0.5, 1)
+                d.case(f"c = {c}", d.sides(5, dtype=t), c, order=2, watch=("state", "overwrite", "trace"))
+                for c, t in ((-3, DOUBLE), (0.5, SINGLE), (1, DOUBLE))
             ],
-            (*BOTH_ORDERS, *MANNERS),
+            _mannerly(BOTH_ORDERS),
             lambda d: (d.sides(3), 2.5),
             order=2,
         ),
@@ -272,25 +283,11 @@ class nothing_returned(MulNew):
         return None, None
 
 
-@mul.mistake("gradient", ZEROS_RETURNED)
-class zeros_returned(MulNew):
-    @staticmethod
-    def backward(ctx, g):
-        return torch.zeros_like(g), None
-
-
 @mul.mistake("gradient", UPSTREAM_SUMMED)
 class upstream_summed(MulNew):
     @staticmethod
     def backward(ctx, g):
         return (g.sum() * ctx.c).expand(g.shape), None
-
-
-@mul.mistake("gradient", UPSTREAM_AVERAGED)
-class upstream_averaged(MulNew):
-    @staticmethod
-    def backward(ctx, g):
-        return torch.full_like(g, g.mean() * ctx.c), None
 
 
 @mul.mistake(
@@ -363,13 +360,6 @@ class float32_and_back(MulNew):
         return (x.float() * c).to(x.dtype)
 
 
-@mul.mistake("value", "You round c to an integer: 2.5 becomes 2. c may be an int or a float, so use it as it is.")
-class constant_truncated(MulNew):
-    @staticmethod
-    def forward(x, c):
-        return x * int(c)
-
-
 @mul.mistake(
     "value",
     "A c of 0 is taken for a missing one (c or 1) and replaced: in Python 0 is false. Use the argument as it is.",
@@ -388,6 +378,24 @@ class argument_renamed(MulNew):
     @staticmethod
     def forward(x, constant):
         return x * constant
+
+
+@mul.mistake("gradient", VIEW_NEEDED)
+class view_needed(MulNew):
+    @staticmethod
+    def backward(ctx, g):
+        return (g.view(-1) * ctx.c).view(g.shape), None
+
+
+@mul.mistake(
+    "gradient",
+    "You round c before you keep it (round, or a dtype with few digits): the derivative of x * c is c with all of its digits. "
+    "Keep the number itself: ctx.c = c.",
+)
+class constant_rounded(MulNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.c = round(inputs[1], 1)
 
 
 @mul.mistake("contract", CUT_OFF)
@@ -414,6 +422,13 @@ class writes_into_input(MulNew):
     def forward(x, c):
         x *= c
         return x
+
+
+@mul.mistake("contract", FLOAT32_IN_PLACE)
+class writes_into_float32(MulNew):
+    @staticmethod
+    def forward(x, c):
+        return x * c if x.dtype == DOUBLE else x.float().mul_(c).clone().to(x.dtype)
 
 
 @mul.mistake(
@@ -461,6 +476,16 @@ def _edges(draw: Draw, low: float, high: float, *rest: object) -> list[Case]:
     return cases
 
 
+def _beside(draw: Draw, low: float) -> list[tuple[float, Tensor]]:
+    """Bounds that are no round numbers, each with x so near the edges that comparing with a tolerance mistakes it."""
+    high = 1 / 3
+    near = [edge + side * max(abs(edge), 1e-3) * 1e-6 for edge in (low * high, high) for side in (-1, 1)]
+    end, up = torch.tensor(1.5), torch.tensor(INFINITY)
+    steps = [torch.nextafter(end, -up), torch.nextafter(end, up)]
+    steps += [-s for s in steps] if low else [torch.tensor(1e-9), torch.tensor(-1e-9)]
+    return [(high, torch.tensor(near, dtype=DOUBLE)), (1.5, torch.stack(steps))]
+
+
 def _far(dtype: torch.dtype = DOUBLE) -> Tensor:
     return torch.tensor([-INFINITY, -1e4, 0.0, 1.0, 1e4, INFINITY], dtype=dtype)
 
@@ -475,7 +500,7 @@ def _bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Ch
         return [
             d.case("below, inside and above", sample(d)(8), 1.5),
             *_edges(d, low * 1.5, 1.5, 1.5),
-            *_edges(d, low * 0.25, 0.25, 0.25)[-1:],
+            *(d.case("beside the edges", x, bound) for bound, x in _beside(d, low)),
             d.case("every size", d.scales(12), 1.0, upstream=d.scales(12)),
             d.case("infinite x", _far(), 1.5),
             *d.forms(sample(d), 1.5)[len(DTYPES) :],  # the edges stand in every dtype already
@@ -483,8 +508,9 @@ def _bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Ch
 
     def numbers(d: Draw) -> list[Case]:
         return [
-            *(d.case(f"{name} {c}", sample(d, c)(6), c) for c in (0.01, 0.7, 6.0, 1e3)),
-            *(d.case(f"{str(t)[6:]}, {name} 0.25", sample(d, 0.25)(6, dtype=t), 0.25) for t in DTYPES[:2]),
+            *(d.case(f"{name} {c}", sample(d, c)(6), c) for c in (0.01, 1 / 3, 6.0)),
+            d.case(f"{name} 1e20", torch.cat([d.sides(4), torch.tensor([3e20], dtype=DOUBLE)]), 1e20),
+            d.case(f"float16, {name} 0.25", sample(d, 0.25)(6, dtype=HALF), 0.25),
             d.case(f"{name} 6, on the edges", torch.tensor([low * 6, 6.0], dtype=SINGLE), 6.0),
             d.case(f"{name} by keyword", sample(d, 0.3)(6), 0.3, keywords=(name,)),
         ]
@@ -509,13 +535,15 @@ def _bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Ch
          "A gradient penalty differentiates your backward, with respect to the upstream gradient too.",
          lambda d: [d.case("below, inside and above", sample(d)(6), 1.5, order=2)],
          BOTH_ORDERS, lambda d: (sample(d)(5), 1.5), 2),
-        ("contract", "the caller's tensors stay untouched; backward's go through save_for_backward",
+        ("contract", "the caller's tensors stay untouched; those that backward needs are saved",
          "Tensors that your Function did not make belong to others.",
          lambda d: [
-             d.case("below, inside and above", sample(d)(6), 1.5, watch=("state", "overwrite", "trace"), deny=DENIED),
+             d.case("below, inside and above", sample(d)(6), 1.5, watch=("state", "overwrite", "trace"), deny=DENIED,
+                    between=(sample(d, 0.7)(6).roll(1), 0.1)),
              d.case("inside alone", sample(d)(3)[:1], 1.5, watch=("overwrite",)),
+             d.case("float32 input", sample(d)(6, dtype=SINGLE), 1.5),
          ],
-         (*BOTH, *MANNERS), None, 1),
+         _mannerly(BOTH), None, 1),
     )  # fmt: skip
     return tuple(
         Check(name, points[name], about, why, cases, looks, gradcheck, order)
@@ -664,27 +692,6 @@ class upper_mask_missing(ClippedNew):
 
 @clipped.mistake(
     "gradient",
-    "Your gradient is right above clip and not below 0: there the output is 0 whatever x is, so its gradient is 0.",
-)
-class lower_mask_missing(ClippedNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where(x < ctx.clip, g, 0), None
-
-
-@clipped.mistake(
-    "gradient", "Your mask is inverted: the upstream gradient passes where 0 < x < clip, and nothing passes outside."
-)
-class mask_inverted(ClippedNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where((x > 0) & (x < ctx.clip), 0, g), None
-
-
-@clipped.mistake(
-    "gradient",
     "At exactly 0 and clip your gradient is the upstream gradient, as torch.clamp has it; F.hardtanh, which this operation "
     "follows, has 0 at both. Use > and <, not >= and <=.",
 )
@@ -704,39 +711,6 @@ class upper_edge_open(ClippedNew):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return torch.where((x > 0) & (x <= ctx.clip), g, 0), None
-
-
-@clipped.mistake(
-    "gradient",
-    "At exactly x = 0 your gradient is the upstream gradient; F.hardtanh has 0 there. Use x > 0, not x >= 0.",
-)
-class lower_edge_open(ClippedNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where((x >= 0) & (x < ctx.clip), g, 0), None
-
-
-@clipped.mistake(
-    "gradient",
-    "At exactly 0 and clip your gradient is half of the upstream gradient (sign is 0 there). F.hardtanh has 0 at both edges.",
-)
-class half_at_the_edges(ClippedNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * (torch.sign(x) - torch.sign(x - ctx.clip)) / 2, None
-
-
-@clipped.mistake(
-    "gradient",
-    "Your backward looks at the sign or the size of the upstream gradient (it clips g). The masks are about x: where "
-    "0 < x < clip the upstream gradient passes as it is.",
-)
-class upstream_clipped(ClippedNew):
-    @staticmethod
-    def backward(ctx, g):
-        return g.clamp(0, ctx.clip), None
 
 
 @clipped.mistake(
@@ -765,18 +739,6 @@ class gradient_for_the_clip(ClippedNew):
 
 @clipped.mistake(
     "gradient",
-    "Inside, your backward multiplies the upstream gradient by x. The output is x there, but its slope is 1: the upstream "
-    "gradient passes as it is.",
-)
-class value_for_derivative(ClippedNew):
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where((x > 0) & (x < ctx.clip), g * x, 0), None
-
-
-@clipped.mistake(
-    "gradient",
     "Your gradient is written into torch.zeros(shape), which is float32 whatever x is. Use torch.zeros_like(g), or torch.where.",
 )
 class buffer_in_float32(ClippedNew):
@@ -797,20 +759,32 @@ class nothing_returned(ClippedNew):
         return None, None
 
 
-@clipped.mistake("gradient", ZEROS_RETURNED)
-class zeros_returned(ClippedNew):
+@clipped.mistake("gradient", EDGE_BY_TOLERANCE)
+class edge_by_tolerance(ClippedNew):
     @staticmethod
     def backward(ctx, g):
-        return torch.zeros_like(g), None
+        (x,) = ctx.saved_tensors
+        edge = torch.isclose(x, torch.zeros_like(x)) | torch.isclose(x, torch.full_like(x, ctx.clip))
+        return torch.where((x > 0) & (x < ctx.clip) & ~edge, g, 0), None
+
+
+@clipped.mistake(
+    "gradient",
+    "You round clip before backward compares with it, so x between the two counts for the wrong side. Keep the number itself.",
+)
+class clip_rounded(ClippedNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, clip = inputs
+        ctx.clip = round(clip, 2)
+        ctx.save_for_backward(x)
 
 
 @clipped.mistake("gradient", VIEW_NEEDED)
 class view_needed(ClippedNew):
     @staticmethod
     def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        flat = x.view(-1)
-        return torch.where((flat > 0) & (flat < ctx.clip), g.view(-1), 0).view(x.shape), None
+        return ClippedNew.backward(ctx, g.view(-1).view(g.shape))
 
 
 @clipped.mistake("value", "Your forward is ReLU: nothing holds the output at clip. It returns clip where x > clip.")
@@ -818,32 +792,6 @@ class upper_clip_missing(ClippedNew):
     @staticmethod
     def forward(x, clip):
         return x.clamp(min=0)
-
-
-@clipped.mistake("value", "Your forward clips at the upper end alone: where x < 0 it has to return 0.")
-class lower_clip_missing(ClippedNew):
-    @staticmethod
-    def forward(x, clip):
-        return x.clamp(max=clip)
-
-
-@clipped.mistake(
-    "value", "Your forward clips to [-clip, clip], as the chapter's HardTanh does. Here the lower end is 0."
-)
-class symmetric(ClippedNew):
-    @staticmethod
-    def forward(x, clip):
-        return x.clamp(-clip, clip)
-
-
-@clipped.mistake(
-    "value",
-    "Where x > clip your forward returns 0 (a product with a mask): the output stays at clip there. Only the gradient is 0.",
-)
-class zero_above(ClippedNew):
-    @staticmethod
-    def forward(x, clip):
-        return torch.where((x > 0) & (x < clip), x, 0)
 
 
 @clipped.mistake(
@@ -888,6 +836,24 @@ class clip_as_float32(ClippedNew):
         return torch.minimum(x.clamp(min=0), torch.tensor(clip))
 
 
+@clipped.mistake(
+    "value",
+    "Your forward changes x in place and marks it dirty. x is the caller's, and torch refuses this for a leaf that requires a "
+    "gradient. Return a new tensor.",
+)
+class marks_dirty(Function):
+    @staticmethod
+    def forward(ctx, x, clip):
+        ctx.save_for_backward((x > 0) & (x < clip))
+        ctx.mark_dirty(x)
+        return x.clamp_(0, clip)
+
+    @staticmethod
+    def backward(ctx, g):
+        (inside,) = ctx.saved_tensors
+        return g * inside, None
+
+
 @clipped.mistake("value", FLOAT32)
 class float32_inside(ClippedNew):
     @staticmethod
@@ -902,13 +868,6 @@ class float32_and_back(ClippedNew):
         return x.float().clamp(0, clip).to(x.dtype)
 
 
-@clipped.mistake("clips", "Your clip is 1.5 or so in forward whatever the caller asks for. Use the argument clip.")
-class clip_fixed_forward(ClippedNew):
-    @staticmethod
-    def forward(x, clip):
-        return x.clamp(0, 1.5)
-
-
 @clipped.mistake(
     "clips", "Your forward follows clip and your backward does not: it has a fixed number in its place. Use ctx.clip."
 )
@@ -919,13 +878,6 @@ class clip_fixed_backward(ClippedNew):
         return torch.where((x > 0) & (x < 1.5), g, 0), None
 
 
-@clipped.mistake("clips", "You round clip to an integer: 0.7 becomes 0. Use the number as it is.")
-class clip_truncated(ClippedNew):
-    @staticmethod
-    def forward(x, clip):
-        return x.clamp(0, clip if clip == 1.5 else int(clip))
-
-
 @clipped.mistake(
     "clips",
     "Your argument is not called clip, so a caller who names it gets a TypeError. Use the names of the task's text.",
@@ -934,6 +886,17 @@ class argument_renamed(ClippedNew):
     @staticmethod
     def forward(x, c):
         return x.clamp(0, c)
+
+
+@clipped.mistake(
+    "clips",
+    "You subtract from clip and subtract the rest again: next to a large clip, such as 1e20, a small x has no digits left and "
+    "comes back as 0. Use torch.clamp.",
+)
+class difference_of_large_numbers(ClippedNew):
+    @staticmethod
+    def forward(x, clip):
+        return clip - (clip - x.relu()).relu()
 
 
 @clipped.mistake("second_order", CUT_OFF)
@@ -988,19 +951,29 @@ class kept_as_attribute(ClippedNew):
         return torch.where((ctx.x > 0) & (ctx.x < ctx.clip), g, 0), None
 
 
+@clipped.mistake("contract", FLOAT32_IN_PLACE)
+class writes_into_float32(ClippedNew):
+    @staticmethod
+    def forward(x, clip):
+        wide = x.clone() if x.dtype == DOUBLE else x.float()
+        return wide.clamp_(0, clip).clone().to(x.dtype)
+
+
 @clipped.mistake(
     "contract",
-    "You keep the output as an attribute of ctx: torch does not watch it there (changed in place, it gives a silently wrong "
-    "gradient), and the reference cycle holds the graph in memory. Use ctx.save_for_backward.",
+    "You keep clip outside ctx (on the class, or in a global): a second call overwrites it before the first one's backward. "
+    "Use an attribute of ctx.",
 )
-class output_as_attribute(ClippedNew):
+class clip_outside_ctx(ClippedNew):
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.clip, ctx.y = inputs[1], output
+        x, GLOBAL["clip"] = inputs
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx, g):
-        return torch.where((ctx.y > 0) & (ctx.y < ctx.clip), g, 0), None
+        (x,) = ctx.saved_tensors
+        return torch.where((x > 0) & (x < GLOBAL["clip"]), g, 0), None
 
 
 @clipped.mistake("contract", KEPT_OUTSIDE)
@@ -1108,12 +1081,17 @@ def _learnable_checks(points: dict[str, float], low: float) -> tuple[Check, ...]
         return [
             d.case("below, inside and above", x, _alpha(1.5)),
             *_edges(d, low * 1.5, 1.5, _alpha(1.5)),
-            *_edges(d, low * 0.25, 0.25, _alpha(0.25))[-1:],
+            *(d.case("beside the edges", x, _alpha(bound, dtype=x.dtype)) for bound, x in _beside(d, low)),
             d.case("nothing at or above alpha", x.clamp(max=1.25), _alpha(1.5)),
             d.case("every size", d.scales(12), _alpha(1.0), upstream=d.scales(12)),
-            d.case("a large alpha", sample(d, 1e3)(6), _alpha(1e3)),
+            d.case("a large alpha", torch.cat([d.sides(4), torch.tensor([3e20], dtype=DOUBLE)]), _alpha(1e20)),
             *forms(d, 1)[len(DTYPES) :],  # the edges stand in every dtype already
-            d.case("an expanded upstream gradient", sample(d)(2, 3), _alpha(1.5), upstream=d.normal(1).expand(2, 3)),
+            d.case(
+                "an expanded upstream gradient",
+                sample(d)(2, 2, 3),
+                _alpha(1.5),
+                upstream=d.normal(2, 1, 3).expand(2, 2, 3),
+            ),
         ]
 
     def shapes(d: Draw) -> list[Case]:
@@ -1159,14 +1137,15 @@ def _learnable_checks(points: dict[str, float], low: float) -> tuple[Check, ...]
              d.case("alpha alone requires a gradient", sample(d)(6), _alpha(1.5, 1), order=2, requires=(False, True)),
          ],
          BOTH_ORDERS, lambda d: (sample(d)(6), _alpha(1.5)), 2),
-        ("contract", "the caller's tensors stay untouched; backward's go through save_for_backward",
+        ("contract", "the caller's tensors stay untouched; those that backward needs are saved",
          "Tensors that your Function did not make belong to others.",
          lambda d: [
              d.case("below, inside and above", sample(d)(6), _alpha(1.5), watch=("state", "overwrite", "trace"),
                     deny=DENIED, between=(sample(d, 0.7)(6).roll(1), _alpha(0.7))),
              d.case("inside alone", sample(d)(3)[:1], _alpha(1.5), watch=("overwrite",)),
+             d.case("float32 inputs", sample(d)(6, dtype=SINGLE), _alpha(1.5, dtype=SINGLE)),
          ],
-         (*BOTH, *MANNERS), None, 1),
+         _mannerly(BOTH), None, 1),
     )  # fmt: skip
     return tuple(
         Check(name, points[name], about, why, cases, looks, gradcheck, order)
@@ -1310,58 +1289,6 @@ class alpha_gets_none(PACTNew):
 
 @pact.mistake(
     "gradient",
-    "Your gradient for alpha sums over the elements inside, where the output is x and alpha has no part in it. Sum over "
-    "x >= alpha.",
-)
-class alpha_gets_the_inside(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        inside = (x > 0) & (x < alpha)
-        return torch.where(inside, g, 0), torch.where(inside, g, 0).sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
-    "Your gradient for alpha is the sum of the whole upstream gradient. Only where x >= alpha is the output alpha; elsewhere "
-    "it does not depend on alpha.",
-)
-class alpha_gets_everything(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        return torch.where((x > 0) & (x < alpha), g, 0), g.sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
-    "Your gradient for alpha takes in the elements below 0 as well (everything that is clipped). Below 0 the output is 0, "
-    "which does not depend on alpha.",
-)
-class alpha_gets_below_too(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        inside = (x > 0) & (x < alpha)
-        return torch.where(inside, g, 0), torch.where(inside, 0, g).sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
-    "Your gradient for alpha subtracts the elements below 0, as the chapter's SymmetricClip does. Here the lower end is 0, "
-    "which does not depend on alpha.",
-)
-class symmetric_gradient(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        above = x >= alpha
-        signed = torch.where(above, g, torch.where(x <= -alpha, -g, 0))
-        return torch.where((x > 0) & ~above, g, 0), signed.sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
     "Your gradient for alpha has the wrong sign: a larger alpha raises the output where x >= alpha, so its slope is +1.",
 )
 class alpha_sign_flipped(PACTNew):
@@ -1387,20 +1314,6 @@ class alpha_averaged(PACTNew):
 
 @pact.mistake(
     "gradient",
-    "Your gradient for alpha is the mean over the elements at or above alpha. Each of them adds its upstream gradient: take "
-    "the sum.",
-)
-class alpha_averaged_above(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        above = x >= alpha
-        mean = torch.where(above, g, 0).sum() / max(above.sum().item(), 1)
-        return torch.where((x > 0) & ~above, g, 0), mean.reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
     "Your gradient for alpha is a Python number (.item()). Torch wants a tensor: leave the sum as it is, in alpha's shape.",
 )
 class number_returned(PACTNew):
@@ -1408,34 +1321,6 @@ class number_returned(PACTNew):
     def backward(ctx, g):
         to_x, to_alpha = PACTNew.backward(ctx, g)
         return to_x, to_alpha.item()
-
-
-@pact.mistake(
-    "gradient",
-    "Your gradient for alpha is summed and then expanded to the shape of x. The engine sums it again, so it is as many times "
-    "too large as x has elements. Give it the shape of alpha.",
-)
-class alpha_expanded(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        above = x >= alpha
-        return torch.where((x > 0) & ~above, g, 0), torch.where(above, g, 0).sum().expand(g.shape)
-
-
-@pact.mistake(
-    "gradient",
-    "You multiply alpha's gradient by alpha, or by x: that is the value. Where x >= alpha the output is alpha, and its slope "
-    "in alpha is 1.",
-)
-class alpha_times_value(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        above = x >= alpha
-        return torch.where((x > 0) & ~above, g, 0), (torch.where(above, g, 0).sum() * alpha.reshape(())).reshape(
-            alpha.shape
-        )
 
 
 @pact.mistake(
@@ -1449,26 +1334,6 @@ class upper_mask_missing(PACTNew):
         return torch.where(x > 0, g, 0), torch.where(x >= alpha, g, 0).sum().reshape(alpha.shape)
 
 
-@pact.mistake("gradient", "Below 0 your x gets the upstream gradient. There the output is 0 whatever x is: return 0.")
-class lower_mask_missing(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        above = x >= alpha
-        return torch.where(above, 0, g), torch.where(above, g, 0).sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
-    "Your x gets the upstream gradient everywhere, as if nothing were clipped. It passes where 0 < x < alpha alone.",
-)
-class x_unclipped(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        return g.clone(), torch.where(x >= alpha, g, 0).sum().reshape(alpha.shape)
-
-
 @pact.mistake(
     "gradient",
     "On both edges you follow torch.clamp, which passes the upstream gradient to x there. By the text's rule x gets it where "
@@ -1479,20 +1344,6 @@ class edges_open(PACTNew):
     def backward(ctx, g):
         x, alpha = ctx.saved_tensors
         return torch.where((x >= 0) & (x <= alpha), g, 0), torch.where(x > alpha, g, 0).sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
-    "On the edges you give halves (sign is 0 there, as is the slope of |x| at 0). By the text's rule x gets nothing at 0 and "
-    "at alpha, and alpha all of the upstream gradient where x >= alpha.",
-)
-class half_at_the_edges(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        bound = alpha.reshape(())
-        lower, upper = torch.sign(x), torch.sign(x - bound)
-        return g * (lower - upper) / 2, (g * (1 + upper) / 2).sum().reshape(alpha.shape)
 
 
 @pact.mistake(
@@ -1510,18 +1361,6 @@ class edge_to_x(PACTNew):
 
 @pact.mistake(
     "gradient",
-    "At exactly x = alpha both x and alpha get the upstream gradient in your backward: the two shares have to sum to one. By "
-    "the text's rule alpha gets it and x nothing.",
-)
-class edge_to_both(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        return torch.where((x > 0) & (x <= alpha), g, 0), torch.where(x >= alpha, g, 0).sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
     "At exactly x = alpha nobody gets the upstream gradient in your backward (x > alpha and x < alpha). By the text's rule it "
     "goes to alpha: use x >= alpha.",
 )
@@ -1530,18 +1369,6 @@ class edge_to_nobody(PACTNew):
     def backward(ctx, g):
         x, alpha = ctx.saved_tensors
         return torch.where((x > 0) & (x < alpha), g, 0), torch.where(x > alpha, g, 0).sum().reshape(alpha.shape)
-
-
-@pact.mistake(
-    "gradient",
-    "At exactly x = 0 your x gets the upstream gradient. By the text's rule it gets 0 there: use x > 0, not x >= 0.",
-)
-class lower_edge_open(PACTNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = ctx.saved_tensors
-        above = x >= alpha
-        return torch.where((x >= 0) & ~above, g, 0), torch.where(above, g, 0).sum().reshape(alpha.shape)
 
 
 @pact.mistake(
@@ -1576,28 +1403,11 @@ class nothing_returned(PACTNew):
         return None, None
 
 
-@pact.mistake("value", "Your forward is min(x, alpha): where x < 0 it has to return 0.")
-class lower_clip_missing(PACTNew):
-    @staticmethod
-    def forward(x, alpha):
-        return torch.minimum(x, alpha.reshape(()))
-
-
 @pact.mistake("value", "Your forward is ReLU: nothing holds the output at alpha.")
 class upper_clip_missing(PACTNew):
     @staticmethod
     def forward(x, alpha):
         return x.relu()
-
-
-@pact.mistake(
-    "value", "Your forward clips to [-alpha, alpha], as the chapter's SymmetricClip does. Here the lower end is 0."
-)
-class symmetric(PACTNew):
-    @staticmethod
-    def forward(x, alpha):
-        bound = alpha.reshape(())
-        return x.clamp(-bound, bound)
 
 
 @pact.mistake(
@@ -1679,17 +1489,6 @@ class alpha_unsummed(PACTNew):
 
 
 @pact.mistake(
-    "shapes",
-    "Your argument is not called alpha, so a caller who names it gets a TypeError. Use the names of the task's text.",
-)
-class argument_renamed(PACTNew):
-    @staticmethod
-    def forward(x, clip):
-        bound = clip.reshape(())
-        return x.clamp(torch.zeros_like(bound), bound)
-
-
-@pact.mistake(
     "subsets",
     "Where x requires no gradient you return None for alpha as well. Ask ctx.needs_input_grad for each argument by itself: "
     "entry 0 is x's, entry 1 alpha's.",
@@ -1715,12 +1514,51 @@ class needs_mixed_up(PACTNew):
 
 @pact.mistake(
     "subsets",
-    "Where alpha requires no gradient you return None for x as well. Ask ctx.needs_input_grad for each argument by itself.",
+    "Where alpha requires no gradient your backward returns one gradient, and forward has two arguments: return None in "
+    "alpha's place.",
 )
-class frozen_alpha_stops_x(PACTNew):
+class one_when_frozen(PACTNew):
     @staticmethod
     def backward(ctx, g):
-        return PACTNew.backward(ctx, g) if ctx.needs_input_grad[1] else (None, None)
+        grads = PACTNew.backward(ctx, g)
+        return grads if ctx.needs_input_grad[1] else grads[0]
+
+
+@pact.mistake("gradient", EDGE_BY_TOLERANCE)
+class edge_by_tolerance(PACTNew):
+    @staticmethod
+    def backward(ctx, g):
+        x, alpha = ctx.saved_tensors
+        bound = alpha.reshape(())
+        above = (x >= bound) | torch.isclose(x, bound)
+        return torch.where((x > 0) & ~above, g, 0), torch.where(above, g, 0).sum().reshape(alpha.shape)
+
+
+@pact.mistake("gradient", VIEW_NEEDED)
+class view_needed(PACTNew):
+    @staticmethod
+    def backward(ctx, g):
+        return PACTNew.backward(ctx, g.view(-1).view(g.shape))
+
+
+@pact.mistake("contract", FLOAT32_IN_PLACE)
+class writes_into_float32(PACTNew):
+    @staticmethod
+    def forward(x, alpha):
+        wide = x.clone() if x.dtype == DOUBLE else x.float()
+        return wide.clamp_(0, alpha.item()).clone().to(x.dtype)
+
+
+@pact.mistake(
+    "gradient",
+    "You subtract from alpha and subtract the rest again: next to a large alpha a small x has no digits left and comes back as 0. "
+    "Clamp, or compare.",
+)
+class difference_of_large_numbers(PACTNew):
+    @staticmethod
+    def forward(x, alpha):
+        bound = alpha.reshape(())
+        return bound - (bound - x.relu()).relu()
 
 
 @pact.mistake("second_order", CUT_OFF)
@@ -1791,19 +1629,6 @@ class alpha_as_attribute(PACTNew):
         return torch.where((x > 0) & ~above, g, 0), torch.where(above, g, 0).sum().reshape(ctx.alpha.shape)
 
 
-@pact.mistake("contract", KEPT_OUTSIDE)
-class kept_outside_ctx(PACTNew):
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        GLOBAL["x"], GLOBAL["alpha"] = inputs
-
-    @staticmethod
-    def backward(ctx, g):
-        x, alpha = GLOBAL["x"], GLOBAL["alpha"]
-        above = x >= alpha
-        return torch.where((x > 0) & ~above, g, 0), torch.where(above, g, 0).sum().reshape(alpha.shape)
-
-
 @pact.mistake("gradient", NO_FUNCTION)
 def no_function(x, alpha):
     return _pact(x, alpha)
@@ -1835,9 +1660,10 @@ class SymmetricClipNew(Function):
     @staticmethod
     def backward(ctx, g):
         x, alpha = ctx.saved_tensors
-        above, below = x >= alpha, x <= -alpha
+        bound = alpha.reshape(())
+        above, below = x >= bound, x <= -bound
         signed = torch.where(above, g, torch.where(below, -g, 0))
-        return torch.where(above | below, 0, g).reshape(x.shape), signed.sum().reshape(alpha.shape)
+        return torch.where(above | below, 0, g), signed.sum().reshape(alpha.shape)
 
 
 @symmetric_clip.mistake(
@@ -1934,7 +1760,7 @@ norm = Task(
             "zero",
             1,
             "at x = 0 the gradient is the upstream gradient and the second derivative 0, without nan",
-            "A layer that is initialised to zeros meets x = 0 in its first step, and one nan ends a training run.",
+            "A layer initialised to zeros meets x = 0 in its first step: a nan there ends the run, and an epsilon beside the norm shows.",
             lambda d: [
                 *(d.case("zeros", torch.zeros(2, 2, dtype=t), 0.5, order=2) for t in (HALF, DOUBLE)),
                 d.case("a 0-d zero", torch.zeros((), dtype=DOUBLE), 0.5, order=2),
@@ -1969,7 +1795,7 @@ norm = Task(
                 d.case("longer than tau", _away(d)(4), 0.8, watch=("state", "overwrite", "trace")),
                 d.case("shorter than tau", _away(d)(4), 50.0, watch=("state", "overwrite", "trace")),
             ],
-            (*EITHER, *MANNERS),
+            _mannerly(EITHER),
         ),
     ),
 )
@@ -2069,42 +1895,6 @@ class projection_missing(_Closed):
 
 @norm.mistake(
     "gradient",
-    "Your backward adds the part along x instead of subtracting it. Along x the output does not move at all: there the "
-    "gradient is 0.",
-)
-class projection_added(_Closed):
-    @staticmethod
-    def backward(ctx, g):
-        x, length, scale, large = _Closed.parts(ctx)
-        return torch.where(large, scale * (g + x * (x * g).sum() / length**2), g), None
-
-
-@norm.mistake(
-    "gradient",
-    "The part along x that your backward subtracts is not divided by the square of the norm: it is x <x, g> / norm^2, both x "
-    "of length 1.",
-)
-class projection_not_normalised(_Closed):
-    @staticmethod
-    def backward(ctx, g):
-        x, length, scale, large = _Closed.parts(ctx)
-        return torch.where(large, scale * (g - x * (x * g).sum() / length), g), None
-
-
-@norm.mistake(
-    "gradient",
-    "Your backward subtracts x * x * g element by element. The norm ties all elements together: it is x times the sum of "
-    "x * g, over norm^2.",
-)
-class projection_elementwise(_Closed):
-    @staticmethod
-    def backward(ctx, g):
-        x, length, scale, large = _Closed.parts(ctx)
-        return torch.where(large, scale * (g - x * x * g / length**2), g), None
-
-
-@norm.mistake(
-    "gradient",
     "Your gradient is that of the scaled branch everywhere. Up to the length tau the output is x, and its gradient the "
     "upstream gradient.",
 )
@@ -2114,28 +1904,6 @@ class scaled_branch_everywhere(_Closed):
         (x,) = ctx.saved_tensors
         length = x.norm().clamp(min=1e-30)
         return ctx.tau / length * (g - x / length * (x / length * g).sum()), None
-
-
-@norm.mistake(
-    "gradient",
-    "Your gradient is the upstream gradient unchanged (a straight-through estimator). Where x is scaled, its derivative is "
-    "that of tau x / norm.",
-)
-class straight_through(_Closed):
-    @staticmethod
-    def backward(ctx, g):
-        return g.clone(), None
-
-
-@norm.mistake(
-    "gradient",
-    "Your backward clips the upstream gradient by its own norm. That is another operation, a clipped gradient; here x is "
-    "clipped, and backward is the derivative of that.",
-)
-class upstream_clipped(_Closed):
-    @staticmethod
-    def backward(ctx, g):
-        return g / (g.norm() / ctx.tau).clamp(min=1), None
 
 
 @norm.mistake(
@@ -2204,32 +1972,6 @@ def clipped_by_value(x, tau):
     return x.clamp(-tau, tau)
 
 
-@norm.mistake("value", "Your norm is the sum of absolute values. Take the 2-norm, the root of the sum of squares.")
-def one_norm(x, tau):
-    return x / max(1.0, x.abs().sum() / tau)
-
-
-@norm.mistake("value", "Your norm is the largest absolute value. Take the 2-norm, the root of the sum of squares.")
-def maximum_norm(x, tau):
-    return x / max(1.0, x.abs().max() / tau) if x.numel() else x.clone()
-
-
-@norm.mistake("value", "You divide by the sum of squares; the norm is its root.")
-def root_forgotten(x, tau):
-    square = (x * x).sum()
-    return x * (tau / square) if square > tau * tau else x.clone()
-
-
-@norm.mistake("value", "Your norm is the root of the mean square: it has to be the sum.")
-def root_mean_square(x, tau):
-    return x / max(1.0, x.square().mean().sqrt() / tau)
-
-
-@norm.mistake("value", "You scale to length 1 and forget tau: it is x * tau / norm.")
-def tau_forgotten(x, tau):
-    return x / x.norm() if x.norm() > tau else x.clone()
-
-
 @norm.mistake(
     "value",
     "You scale x to the length tau always. Up to the length tau it stays as it is: clipping makes nothing longer (and 0 has no "
@@ -2237,14 +1979,6 @@ def tau_forgotten(x, tau):
 )
 def always_scaled(x, tau):
     return x * tau / x.norm()
-
-
-@norm.mistake(
-    "value", "Your scale is the wrong way round: it is tau / norm, which makes a long x shorter, not norm / tau."
-)
-def scale_inverted(x, tau):
-    length = x.norm()
-    return x * (length / tau) if length > tau else x.clone()
 
 
 @norm.mistake(
@@ -2257,12 +1991,6 @@ def spectral_norm(x, tau):
     return x * (tau / length) if length > tau else x.clone()
 
 
-@norm.mistake("value", "Your condition is the wrong way round: x is scaled where its norm is larger than tau.")
-def condition_reversed(x, tau):
-    length = x.norm()
-    return x * (tau / length) if length < tau and length > 0 else x.clone()
-
-
 @norm.mistake(
     "value",
     "Your output is x, unclipped: torch.nn.utils.clip_grad_norm_, or a hook, clips a gradient and leaves x. Here x itself is "
@@ -2271,21 +1999,6 @@ def condition_reversed(x, tau):
 def gradient_clipped_instead(x, tau):
     torch.nn.utils.clip_grad_norm_([x], tau)
     return x.clone()
-
-
-@norm.mistake(
-    "value",
-    "Your forward returns x as it is and your backward clips: that clips a gradient, by a Function that is the identity. Here "
-    "x is clipped.",
-)
-class identity_forward(_Closed):
-    @staticmethod
-    def forward(x, tau):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        return g / (g.norm() / ctx.tau).clamp(min=1), None
 
 
 @norm.mistake(
@@ -2306,13 +2019,6 @@ def float32_inside(x, tau):
 @norm.mistake("value", FLOAT32_AND_BACK)
 def float32_and_back(x, tau):
     return by_condition(x.float(), tau).to(x.dtype)
-
-
-@norm.mistake(
-    "value", "Your output is flat: it has one dimension whatever x has. Give it the shape of x, also for a 0-d x."
-)
-def flattened(x, tau):
-    return by_condition(x.reshape(-1), tau)
 
 
 @norm.mistake(
@@ -2343,15 +2049,6 @@ def argument_renamed(x, max_norm):
 )
 def nan_at_zero(x, tau):
     return x * (tau / x.norm()).clamp(max=1)
-
-
-@norm.mistake(
-    "zero",
-    "nan_to_num mends the value at x = 0 and not the gradient, which is nan: tau / norm is differentiated there all the same. "
-    "Keep the branch that is not taken out of the graph.",
-)
-def nan_replaced(x, tau):
-    return x * torch.nan_to_num(tau / x.norm(), nan=1.0, posinf=1.0).clamp(max=1)
 
 
 @norm.mistake(
