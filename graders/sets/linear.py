@@ -1258,7 +1258,7 @@ swish = Task(
         Check(
             "contract",
             1,
-            "the caller's tensors stay untouched; those that backward needs are saved; no backward of torch's",
+            "the caller's tensors stay untouched; backward's are saved; no backward of torch's",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
                 d.case("beta of its own for each column", *_gated(d, (2, 3), (3,)), watch=ALL, deny=DENIED),
@@ -1775,7 +1775,7 @@ swiglu = Task(
         Check(
             "contract",
             1,
-            "the caller's tensors stay untouched; those that backward needs are saved; no backward of torch's",
+            "the caller's tensors stay untouched; backward's are saved; no backward of torch's",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
                 d.case("a matrix", _wide(d)(2, 6), watch=ALL, deny=DENIED),
