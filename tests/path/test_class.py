@@ -275,7 +275,11 @@ def test_an_interruption_keeps_what_is_done(tmp_path, here):
             time.sleep(0.1)
         time.sleep(1)
         grading.send_signal(signal.SIGINT)
-        _, said = grading.communicate(timeout=30)
+        try:
+            _, said = grading.communicate(timeout=30)
+        except subprocess.TimeoutExpired:  # on a busy machine one may come where Python drops it; people press again
+            grading.send_signal(signal.SIGINT)
+            _, said = grading.communicate(timeout=60)
     assert grading.returncode == 130
     assert said.strip() == "graders: stopped; what was graded is kept, the same command goes on from there"
     assert Course(root).scores()[0] == {"ada": {"01_tiny": 6}, "ben": {"01_tiny": None}}
