@@ -60,8 +60,14 @@ def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
 
 
 def parameters(call: str) -> list[str]:
-    """The names of the parameters in a call: x, weight and bias for "Linear.apply(x, weight, bias=None)"."""
-    return [p.split("=")[0] for p in call[call.index("(") + 1 : -1].split(", ")]
+    """The names of the parameters in a call: x, weight and bias for "Linear.apply(x, weight, bias=None)".
+
+    What a star gathers is numbered: fn, args[0], args[1], ... for "checkpoint(fn, *args)".
+    """
+    names = [p.split("=")[0] for p in call[call.index("(") + 1 : -1].split(", ")]
+    if names[-1].startswith("*"):
+        names[-1:] = [f"{names[-1][1:]}[{i}]" for i in range(9)]
+    return names
 
 
 def describe(call: str, case: Case) -> str:
@@ -252,8 +258,12 @@ def counts(**most: int) -> Look:
     return counts
 
 
-def _tensors_in(case: Case) -> list[int]:
-    return [i for i, required in enumerate(case.requires_grad) if required]
+def _differentiated(call: str, case: Case) -> list[str]:
+    """What a record's gradients belong to: the arguments that require one, then the tensors of helpers that do."""
+    names = parameters(call)
+    own = [name for name, required in zip(names, case.requires_grad, strict=False) if required]
+    helpers = [(name, a) for name, a in zip(names, case.args, strict=False) if isinstance(a, Helper)]
+    return own + [f"parameter {j} of {n}" for n, a in helpers for j, r in enumerate(a.requires_grad) if r]
 
 
 def _compare_grads(
@@ -261,7 +271,7 @@ def _compare_grads(
 ) -> Finding | None:
     if expected is None:
         return None
-    names = [parameters(call)[i] for i in _tensors_in(case)] + ["the upstream gradient"]
+    names = [*_differentiated(call, case), "the upstream gradient"]
     for name, a, b in zip(names, yours or (None,) * len(expected), expected, strict=False):
         b = torch.zeros_like(case.upstream) if b is None and name == "the upstream gradient" else b
         b = torch.zeros_like(a) if b is None and a is not None and none_is_zero else b
@@ -306,14 +316,26 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
     return None
 
 
+SETTINGS = (
+    "the random stream",
+    "the autocast state",
+    "the default dtype",
+    "the gradient mode",
+    "the saved-tensor hooks",
+)
+
+
 def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Nothing that belongs to somebody else was changed in place."""
     if yours.changed:
         what, *rest = yours.changed[0].partition(" .")[::2]
         what = parameters(call)[int(what.split()[1])] if what.startswith("argument") else what
         what = ".".join([what, *filter(None, rest)])
+        if what in SETTINGS:
+            return _found("untouched", call, case, f"Your code leaves {what} other than it was.")
         return _found("untouched", call, case, f"Your code changes {what} in place; it belongs to the caller.")
-    if yours.sibling is not None and not same(yours.sibling, case.upstream.to(yours.sibling.dtype)):
+    upstream = case.upstream[0] if isinstance(case.upstream, tuple) else case.upstream
+    if yours.sibling is not None and not same(yours.sibling, upstream.to(yours.sibling.dtype)):
         text = "Your backward writes into the upstream gradient and corrupts the gradient of another branch."
         return _found("untouched", call, case, text)
     if yours.shares_memory:

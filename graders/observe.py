@@ -3,8 +3,8 @@
 import gc
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from types import FunctionType
@@ -70,13 +70,32 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
 @contextmanager
 def pristine() -> Iterator[None]:
     """Torch as it starts: gradients on, float32 by default; afterwards as it was, the random stream too."""
-    dtype = torch.get_default_dtype()
+    dtype, autocast, hooks = torch.get_default_dtype(), torch.is_autocast_enabled("cpu"), _hooks()
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.set_default_dtype(torch.float32)
         try:
             yield
         finally:
             torch.set_default_dtype(dtype)
+            torch.set_autocast_enabled("cpu", autocast)
+            while _hooks() is not hooks:
+                torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+def _hooks() -> object:
+    """The pack hook for saved tensors that is on; None: none is."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return top and top[0]
+
+
+def _settings() -> dict[str, object]:
+    """What torch holds for everybody, under the names that a record gives it."""
+    return {
+        "the autocast state": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        "the default dtype": torch.get_default_dtype(),
+        "the gradient mode": torch.is_grad_enabled(),
+        "the saved-tensor hooks": _hooks(),
+    }
 
 
 def _scope(operation: Callable) -> dict:
@@ -142,25 +161,54 @@ def _stage(name: str, record: Record) -> Iterator[None]:
         raise _Stop from None
 
 
+Given = list[tuple[int, Tensor, Tensor, bool]]  # position, the tensor as it was sent, as it was made, requires_grad
+
+
 def fresh(value: object, requires_grad: bool = False) -> object:
     """An argument of its own for one call."""
     if isinstance(value, Helper):
-        return getattr(helpers, value.name)
+        return _made(value, 0, [])
     if isinstance(value, tuple):
         return tuple(fresh(v) for v in value)
     return copy_of(value).requires_grad_(requires_grad) if isinstance(value, Tensor) else value
 
 
-def _arguments(case: Case) -> tuple[list, list[Tensor]]:
-    """Fresh arguments, and those among them that require a gradient."""
+def _made(helper: Helper, position: int, given: Given) -> object:
+    """The argument that a helper makes; the tensors it holds are added to `given`."""
+    function = getattr(helpers, helper.name)
+    if helper.args is None:
+        return function
+    flags = helper.requires_grad or (False,) * len(helper.args)
+    parts = [fresh(a, r) for a, r in zip(helper.args, flags, strict=True)]
+    given += [(position, a, p, r) for a, p, r in zip(helper.args, parts, flags, strict=True) if isinstance(a, Tensor)]
+    return function(*parts)
+
+
+def _arguments(case: Case) -> tuple[list, list[Tensor], Given]:
+    """Fresh arguments; the tensors that require a gradient, helpers' last; and all tensors."""
     flags = case.requires_grad or (False,) * len(case.args)
-    args = [fresh(a, r) for a, r in zip(case.args, flags, strict=True)]
-    return args, [a for a, r in zip(args, flags, strict=True) if r]
+    args, own, held = [], [], []
+    for i, (a, r) in enumerate(zip(case.args, flags, strict=True)):
+        args.append(_made(a, i, held) if isinstance(a, Helper) else fresh(a, r))
+        if isinstance(a, Tensor):
+            own.append((i, a, args[i], bool(r)))
+    given = own + held
+    return args, [now for _, _, now, r in given if r], given
+
+
+def surroundings(case: Case) -> AbstractContextManager:
+    """What the forward of a case runs within."""
+    return torch.autocast("cpu", torch.bfloat16) if case.within == "autocast" else nullcontext()
+
+
+SEED = 20  # of torch's random stream, before each forward
 
 
 def _call(operation: Callable, case: Case, args: list) -> object:
     split = len(args) - len(case.keywords)
-    return operation(*args[:split], **dict(zip(case.keywords, args[split:], strict=True)))
+    torch.default_generator.manual_seed(SEED)
+    with surroundings(case):
+        return operation(*args[:split], **dict(zip(case.keywords, args[split:], strict=True)))
 
 
 def _forward(operation: Callable, case: Case, args: list, record: Record) -> Tensor:
@@ -197,20 +245,19 @@ def _values(grads: tuple) -> tuple:
 GRAD = 0.5  # what stands in an argument's .grad while an operation runs that is not asked for a gradient
 
 
-def _changed(case: Case, args: list) -> list[str]:
+def _changed(case: Case, given: Given, settings: dict[str, object]) -> list[str]:
     found = []
-    for i, (was, now) in enumerate(zip(case.args, args, strict=True)):
-        if not isinstance(was, Tensor):
-            continue
+    for i, was, now, required in given:
         if not same(was, now.detach()):
             found.append(f"argument {i}")
-        if now.requires_grad != bool(case.requires_grad and case.requires_grad[i]):
+        if now.requires_grad != required:
             found.append(f"argument {i} .requires_grad")
         if now._backward_hooks:
             found.append(f"argument {i} ._backward_hooks")
         if case.upstream is None and now.requires_grad and (now.grad is None or not (now.grad == GRAD).all()):
             found.append(f"argument {i} .grad")
-    return found
+    now = _settings()
+    return list(dict.fromkeys(found)) + [name for name, was in settings.items() if was != now[name]]
 
 
 def _nodes(output: Tensor) -> Iterator[torch.autograd.graph.Node]:
@@ -234,15 +281,35 @@ def _gradient_is_own(output: Tensor) -> bool:
     return any(map(_custom, nodes)) and all(_custom(n) or STRUCTURAL.fullmatch(n.name()) for n in nodes)
 
 
+def _upstreams(case: Case, outputs: tuple) -> tuple[list[Tensor], list[Tensor]]:
+    """The outputs that require a gradient, and for each a copy of its upstream gradient; none where shapes differ."""
+    sent = case.upstream if isinstance(case.upstream, tuple) else (case.upstream,)
+    if len(sent) != len(outputs) or any(o.shape != u.shape for o, u in zip(outputs, sent, strict=True)):
+        return [], []
+    pairs = [(o, copy_of(u).to(o.dtype)) for o, u in zip(outputs, sent, strict=True) if o.requires_grad]
+    return [o for o, _ in pairs], [u for _, u in pairs]
+
+
+def _gradients(case: Case, outputs: list[Tensor], inputs: list[Tensor], upstreams: list[Tensor], **keywords) -> tuple:
+    """The gradients of the inputs, by the way that the case asks for; None where none arrived."""
+    if case.how != "backward":
+        return ENGINE["grad"](outputs, inputs, upstreams, allow_unused=True, **keywords)
+    for tensor in inputs:
+        tensor.grad = None
+    ENGINE["backward"](outputs, upstreams, **keywords)
+    return tuple(tensor.grad for tensor in inputs)
+
+
 def _first_order(operation: Callable, case: Case, record: Record) -> None:
-    args, inputs = _arguments(case)
+    args, inputs, given = _arguments(case)
     for tensor in inputs if case.upstream is None else ():
         tensor.grad = torch.full_like(tensor, GRAD)
     helpers.TALLY.clear()
+    settings = _settings()
     result = _forward(operation, case, args, record)
     record.tally = tuple(sorted(helpers.TALLY.items()))
     record.kind = type(result).__name__
-    record.changed = tuple(_changed(case, args))
+    record.changed = tuple(_changed(case, given, settings))
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
     if outputs and all(isinstance(o, int | float) for o in outputs):
         # plain numbers: what a subclass makes of itself may not be sent
@@ -261,25 +328,29 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     record.shares_memory = any(o.untyped_storage().data_ptr() in memory for o in outputs if o.numel())
     if case.upstream is None:
         return
-    if not isinstance(result, Tensor):
+    roots, upstreams = _upstreams(case, outputs)
+    if not roots or isinstance(result, Tensor) == isinstance(case.upstream, tuple):
         raise _Stop
-    output = result
-    if output.shape != case.upstream.shape or not output.requires_grad:
-        raise _Stop
-    upstream = copy_of(case.upstream).to(output.dtype)
-    was = copy_of(upstream)
-    sibling = torch.zeros_like(output, memory_format=torch.contiguous_format).requires_grad_()
+    was = [copy_of(u) for u in upstreams]
+    sibling = torch.zeros_like(roots[0], memory_format=torch.contiguous_format).requires_grad_()
+    torch.rand(())  # whatever backward needs of the random stream, it is not where forward left it
+    stream = torch.get_rng_state()
     with _stage("backward", record):
-        *grads, beside = torch.autograd.grad(output + sibling, [*inputs, sibling], upstream, allow_unused=True)
+        roots = [roots[0] + sibling, *roots[1:]]
+        *grads, beside = _gradients(case, roots, [*inputs, sibling], upstreams)
         record.grads, record.sibling = _values(grads), copy_of(beside)
-    changed = _changed(case, args)
-    changed += ["the upstream gradient"] if not same(was, upstream) else []
-    changed += ["the output"] if not same(record.outputs[0], output.detach()) else []
+    record.tally = tuple(sorted(helpers.TALLY.items()))
+    changed = _changed(case, given, settings)
+    changed += ["the random stream"] if not torch.equal(stream, torch.get_rng_state()) else []
+    changed += ["the upstream gradient"] if not all(map(same, was, upstreams)) else []
+    changed += (
+        ["the output"] if not all(same(r, o.detach()) for r, o in zip(record.outputs, outputs, strict=True)) else []
+    )
     record.changed = tuple(dict.fromkeys([*record.changed, *changed]))
 
 
 def _second_order(operation: Callable, case: Case, record: Record) -> None:
-    args, inputs = _arguments(case)
+    args, inputs, _ = _arguments(case)
     output = _forward(operation, case, args, record)
     upstream = copy_of(case.upstream).to(output.dtype).requires_grad_()
     with _stage("second order", record):
@@ -304,17 +375,16 @@ def _other(value: object) -> object:
 def _state(operation: Callable, case: Case, record: Record) -> None:
     if case.upstream is None:
         return
-    args, inputs = _arguments(case)
+    args, inputs, _ = _arguments(case)
     output = _forward(operation, case, args, record)
     between = [_other(a) for a in args] if case.between is None else [fresh(a) for a in case.between]
     _forward(operation, case, between, record)
     upstream = copy_of(case.upstream).to(output.dtype)
     with _stage("backward", record):
-        grads = torch.autograd.grad(output, inputs, upstream, retain_graph=True, allow_unused=True)
-        record.interleaved = _values(grads)
+        record.interleaved = _values(_gradients(case, [output], inputs, [upstream], retain_graph=True))
     upstream = copy_of(case.upstream).to(output.dtype)
     with _stage("second backward", record):
-        record.repeated = _values(torch.autograd.grad(output, inputs, upstream, allow_unused=True))
+        record.repeated = _values(_gradients(case, [output], inputs, [upstream]))
 
 
 def _overwrite(operation: Callable, case: Case, record: Record) -> None:
@@ -323,13 +393,13 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
     tensors = [i for i, a in enumerate(case.args) if isinstance(a, Tensor)]
     found = []
     for target in [*tensors, "the output"]:
-        args, inputs = _arguments(case)
+        args, inputs, _ = _arguments(case)
         output = _forward(operation, case, args, record)
         try:
             with torch.no_grad():
                 (output if target == "the output" else args[target]).mul_(-3).add_(0.3)  # other signs, other sizes
             upstream = copy_of(case.upstream).to(output.dtype)
-            grads = _values(torch.autograd.grad(output, inputs, upstream, allow_unused=True))
+            grads = _values(_gradients(case, [output], inputs, [upstream]))
         except STUDENT_ERRORS:
             grads = None
         found.append((target if isinstance(target, str) else f"argument {target}", grads))
@@ -337,16 +407,22 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
 
 
 class _Trace(TorchDispatchMode):
-    """Notes each operator below autograd and the memory of what it returns."""
+    """Notes each operator below autograd and the memory of what it returns.
+
+    Args:
+        known: storages that were there before, by address: views of them are not counted as made.
+    """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # else torch imports its compiler, which takes most of a second
 
-    def __init__(self) -> None:
+    def __init__(self, known: Collection[int] = ()) -> None:
         super().__init__()
+        self.known = known
         self.operators: set[str] = set()
-        self.made: list[tuple[StorageWeakRef, int]] = []
+        self.made: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.largest = self.peak = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -354,8 +430,17 @@ class _Trace(TorchDispatchMode):
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
                 storage = tensor.untyped_storage()
-                self.made.append((StorageWeakRef(storage), storage.nbytes()))
+                ref = StorageWeakRef(storage)
+                if ref.cdata not in self.known:
+                    self.made[ref.cdata] = ref, storage.nbytes()
+                    self.largest = max(self.largest, storage.nbytes() // tensor.element_size())
+        self.peak = max(self.peak, sum(self.alive().values()))
         return result
+
+    def alive(self) -> dict[int, int]:
+        """What was made and is still there: the bytes of each storage."""
+        self.made = {key: (ref, size) for key, (ref, size) in self.made.items() if not ref.expired()}
+        return {key: size for key, (_, size) in self.made.items()}
 
 
 def _denied(trace: _Trace, case: Case, where: str) -> list[str]:
@@ -364,37 +449,44 @@ def _denied(trace: _Trace, case: Case, where: str) -> list[str]:
 
 
 def _trace(operation: Callable, case: Case, record: Record) -> None:
-    args, inputs = _arguments(case)
+    args, inputs, held = _arguments(case)
     # copies, so that nothing but the operation can keep them alive
     copies = [a.clone() if isinstance(a, Tensor) else a for a in args]
     given = {i: StorageWeakRef(a.untyped_storage()) for i, a in enumerate(copies) if isinstance(a, Tensor)}
-    trace = _Trace()
-    with trace:
+    before = [
+        StorageWeakRef(now.untyped_storage()) for _, _, now, _ in held
+    ]  # a live reference keeps its address taken
+    known = {ref.cdata for ref in (*given.values(), *before)}
+    forward = _Trace(known)
+    with forward:
         output = _forward(operation, case, copies, record)
     del copies
-    known = {ref.cdata for ref in given.values()} | {StorageWeakRef(output.untyped_storage()).cdata}
+    result = StorageWeakRef(output.untyped_storage()).cdata
 
-    def kept() -> dict[int, int]:
-        return {ref.cdata: size for ref, size in trace.made if ref.cdata not in known and not ref.expired()}
+    def kept() -> int:
+        return sum(size for key, size in forward.alive().items() if key != result)
 
     if kept() or not all(ref.expired() for ref in given.values()):
         gc.collect(1)  # young cycles only: an old one cannot hold what was made just now
-    record.kept_bytes = sum(kept().values())
+    record.kept_bytes = kept()
     record.kept_arguments = tuple(i for i, ref in given.items() if not ref.expired())
-    record.denied = tuple(_denied(trace, case, "forward"))
+    record.denied = tuple(_denied(forward, case, "forward"))
+    record.largest, record.peak = (forward.largest,), (forward.peak,)
     if case.upstream is None:
         return
-    trace = _Trace()
     NESTED.clear()
     upstream = copy_of(case.upstream).to(output.dtype)
+    known |= set(forward.alive()) | {StorageWeakRef(upstream.untyped_storage()).cdata}
+    backward = _Trace(known)
     with (
         _stage("backward", record),
-        trace,
+        backward,
         _replaced(torch.autograd.grad, _grad_within),
         _replaced(torch.autograd.backward, _backward_within),
     ):
-        ENGINE["grad"](output, inputs, upstream, allow_unused=True)
-    record.denied += tuple(_denied(trace, case, "backward"))
+        _gradients(case, [output], inputs, [upstream])
+    record.denied += tuple(_denied(backward, case, "backward"))
+    record.largest, record.peak = (forward.largest, backward.largest), (forward.peak, backward.peak)
     record.nested = bool(NESTED)
 
 

@@ -11,9 +11,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Helper:
-    """An argument that is code: the name of a function in `graders.helpers` (the f of an ``hvp``, say)."""
+    """An argument that is code: the name of a function in `graders.helpers` (the f of an ``hvp``, say).
+
+    Args:
+        name: the function's.
+        args: None: the function is the argument. Else it is called, for each call of the operation anew, with copies of
+            these, and what it returns is the argument: an iterator, a function with parameters.
+        requires_grad: one bool for each of `args`. What gradients they get is compared after those of the arguments.
+    """
 
     name: str
+    args: tuple | None = None
+    requires_grad: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,8 @@ class Case:
         args: tensors, numbers, None, `Helper`s and tuples of these, by position. Strides are part of a tensor.
         keywords: names for the last arguments, which are then passed by keyword.
         requires_grad: one bool an argument; False for what is not a floating tensor.
-        upstream: the upstream gradient, of the output's shape; None: only the forward runs.
+        upstream: the upstream gradient, of the output's shape, or a tuple of them where the output is one; None: only
+            the forward runs.
         directions: one tensor for each argument that requires a gradient; None: no second order. The second order is
             the gradient of ``sum_i <gradient_i, direction_i>`` with respect to those and the upstream gradient.
         watch: what to observe besides: "trace" (what is kept for backward, which operators run), "state" (another
@@ -35,6 +45,9 @@ class Case:
         provide: helpers that take the place of the names they share in the operation's module, so that one task may
             rest on another without suffering from its faults.
         between: the arguments of the forward in between that "state" runs; None: other tensors and floats than `args`.
+        how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
+            as what calls autograd in its own backward needs.
+        within: "autocast": the forward runs under ``torch.autocast("cpu", torch.bfloat16)``; the backward does not.
     """
 
     name: str
@@ -47,6 +60,8 @@ class Case:
     deny: tuple[str, ...] = ()
     provide: tuple[str, ...] = ()
     between: tuple | None = None
+    how: str = "grad"
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,8 +94,10 @@ class Record:
         custom: whether any Python `torch.autograd.Function` is in its graph.
         grads: per argument that requires one, its gradient or None. None as a whole: not asked, or not possible.
         second: the second order, likewise; the last entry belongs to the upstream gradient.
-        changed: what was changed in place: "argument 0", "argument 0 .grad" (or another of its parts, as
-            "._backward_hooks" where a hook was left on it), "the upstream gradient", "the output".
+        changed: what was changed in place: "argument 0" (or a tensor that its helper holds), "argument 0 .grad" (or
+            another of its parts, as "._backward_hooks" where a hook was left on it), "the upstream gradient", "the
+            output"; and of torch's settings: "the random stream" (by backward), "the autocast state", "the default
+            dtype", "the gradient mode", "the saved-tensor hooks".
         shares_memory: whether an output uses an argument's memory.
         sibling: the gradient of a tensor that was added to the output: the upstream gradient, if nobody wrote into it.
         interleaved: the gradients when another forward runs before backward.
@@ -90,7 +107,9 @@ class Record:
         kept_arguments: the arguments (by position) that are kept for backward.
         denied: operators of `Case.deny` that ran, with the pass: "aten::tanh in backward".
         nested: whether backward called `torch.autograd`.
-        tally: what the helpers counted during the first call, as (name, number).
+        tally: what the helpers counted during the first call, its backward included, as (name, number).
+        largest: the elements of the largest tensor made by forward, and by backward; arguments and their views apart.
+        peak: the bytes of all that forward had made, and backward, at the moment when most of it was alive.
     """
 
     failure: Failure | None = None
@@ -113,3 +132,5 @@ class Record:
     denied: tuple[str, ...] = ()
     nested: bool = False
     tally: tuple = ()
+    largest: tuple[int, ...] = ()
+    peak: tuple[int, ...] = ()

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
 from types import FunctionType
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from graders.checks import SYMPTOMS, Finding, Look, alike, first_finding
-from graders.observe import pristine
+from graders.observe import fresh, pristine, surroundings
 from graders.operation import Operation, OperationError, local
-from graders.records import Case, Record
+from graders.records import Case, Helper, Record
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
@@ -98,6 +98,8 @@ class Draw:
         requires: tuple[bool, ...] | None = None,
         provide: tuple[str, ...] = (),
         between: tuple | None = None,
+        how: str = "grad",
+        within: str = "",
     ) -> Case:
         """A case whose floating arguments require gradients.
 
@@ -105,24 +107,25 @@ class Draw:
             order: 0: forward; 1: and backward; 2: and backward of backward.
             upstream: in place of a random one of the output's shape.
             requires: which arguments require a gradient, where it is not all of the floating ones.
-            keywords, watch, deny, provide, between: as in `Case`.
+            keywords, watch, deny, provide, between, how, within: as in `Case`.
         """
         for denied in deny:
             _known_to_torch(denied)
         flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
+        case = Case(name, args, keywords, flags, None, None, watch, deny, provide, between, how, within)
+        if order and upstream is None:
+            with pristine(), surroundings(case):
+                output = self.reference(*[fresh(a) if isinstance(a, Helper) else a for a in args])
+            upstream = tuple(map(self._upstream, output)) if isinstance(output, tuple) else self._upstream(output)
         directions = None
-        if order:
-            output = self.reference(*args)
-            if upstream is None and output.dtype in (
-                HALF,
-                BRAIN,
-            ):  # not above 1: it multiplies the rounding of the rest
-                upstream = self.sides(*output.shape, away=0.25, reach=1, dtype=output.dtype)
-            elif upstream is None:
-                upstream = self.normal(*output.shape, dtype=output.dtype)
         if order == 2:
             directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a, f in zip(args, flags, strict=True) if f)
-        return Case(name, args, keywords, flags, upstream if order else None, directions, watch, deny, provide, between)
+        return replace(case, upstream=upstream if order else None, directions=directions)
+
+    def _upstream(self, output: Tensor) -> Tensor:
+        if output.dtype in (HALF, BRAIN):  # not above 1: it multiplies the rounding of the rest
+            return self.sides(*output.shape, away=0.25, reach=1, dtype=output.dtype)
+        return self.normal(*output.shape, dtype=output.dtype)
 
     def forms(self, sample: Callable[..., Tensor], *rest: object, order: int = 1) -> list[Case]:
         """An elementwise operation's input in every dtype, shape and layout.

@@ -611,3 +611,116 @@ def test_a_plain_function_is_told_of_itself_and_a_function_of_its_forward() -> N
         assert look.runs(call, case(), raised, Record()).message == f"{speaker} raised ValueError: no."
         told = look.returns(call, case(), nothing, Record(kind="Tensor")).message
         assert told.startswith(f"{speaker} returned NoneType, expected Tensor.") and hint in told
+
+
+# --- helpers with tensors of their own, backward into .grad, what surrounds a forward ---------------------------------
+
+
+def affine(weight: torch.Tensor, bias: torch.Tensor) -> Callable:
+    """A function with two parameters, as a helper makes it; its bias need not require a gradient."""
+    return lambda x: weight * x + bias + 0 * torch.rand(()) * x
+
+
+class Recomputed(Function):
+    """fn(x), computed again in backward; keeps to the manners, or breaks one of them."""
+
+    fault = ""
+
+    @staticmethod
+    def forward(ctx, fn, dummy, x):
+        ctx.fn, ctx.stream = fn, torch.get_rng_state()
+        ctx.save_for_backward(x)
+        return fn(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        now = torch.get_rng_state()
+        torch.set_rng_state(ctx.stream)
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = ctx.fn(x)
+        torch.set_rng_state(now if Recomputed.fault != "the random stream" else ctx.stream)
+        if Recomputed.fault == "the parameters":
+            return None, None, torch.autograd.grad(y, x, g)[0]
+        torch.autograd.backward(y, g)
+        return None, None, x.grad
+
+
+def recomputed(fn: Callable, x: torch.Tensor) -> torch.Tensor:
+    if Recomputed.fault == "the autocast state":
+        torch.set_autocast_enabled("cpu", True)
+    if Recomputed.fault == "the saved-tensor hooks":
+        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
+    if Recomputed.fault == "fn":
+        fn.__closure__[0].cell_contents.data.mul_(2)
+    return Recomputed.apply(fn, torch.empty(0, requires_grad=True), x)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("", ""),
+        ("the parameters", "gradient with respect to parameter 0 of fn is None"),
+        ("the random stream", "leaves the random stream other than it was"),
+        ("the autocast state", "leaves the autocast state other than it was"),
+        ("the saved-tensor hooks", "leaves the saved-tensor hooks other than it was"),
+        ("fn", "changes fn in place"),
+    ],
+)
+@pytest.mark.parametrize("required", [(True, False), (True, True)])
+def test_the_parameters_of_a_helper_are_observed(
+    monkeypatch: pytest.MonkeyPatch, fault: str, told: str, required: tuple[bool, ...]
+) -> None:
+    monkeypatch.setattr("graders.helpers.affine", affine, raising=False)
+    monkeypatch.setattr(Recomputed, "fault", fault)
+    fn = Helper("affine", (2 * X, X), required)
+    asked = case(args=(fn, X), requires_grad=(False, False), how="backward")
+    asked = decode(encode(asked))
+    yours, right = observe(recomputed, asked), observe(lambda fn, x: fn(x), asked)
+    assert [None if g is None else g.shape for g in right.grads] == [X.shape] * sum(required)
+    looks = (look.runs, look.untouched) if fault == "fn" else (look.runs, look.value, look.gradient, look.untouched)
+    found = look.first_finding(looks, "recomputed(fn, *args)", [(asked, yours, right)])
+    assert (told in found.message) if told else found is None, found
+    quiet = observe(lambda x: 2 * x, case())  # one case does not disturb the next
+    assert not quiet.changed and quiet.failure is None
+
+
+def test_a_helper_is_made_anew_for_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graders.helpers.chunks", lambda *parts: iter(parts), raising=False)
+    asked = case(args=(Helper("chunks", (X, 2 * X)),), requires_grad=(False,), upstream=None)
+    for _ in range(2):
+        assert torch.equal(observe(lambda chunks: sum(chunks), asked).outputs[0], 3 * X)
+    assert observe(lambda chunks: sum(c.zero_() for c in chunks), asked).changed == ("argument 0",)
+
+
+def test_a_tuple_of_outputs_takes_a_tuple_of_upstream_gradients() -> None:
+    def both(x: torch.Tensor) -> tuple:
+        return 2 * x, x.sum()
+
+    drawn = Draw(both, 1).case("two outputs", X)
+    assert [u.shape for u in drawn.upstream] == [(3,), ()]
+    seen = observe(both, drawn)
+    assert torch.allclose(seen.grads[0], 2 * drawn.upstream[0] + drawn.upstream[1])
+    assert observe(lambda x: 2 * x, drawn).grads is None
+    assert observe(both, case()).grads is None
+
+
+def test_a_forward_may_run_under_autocast() -> None:
+    seen = observe(lambda x: x @ x, case(args=(X.float(),), within="autocast", upstream=torch.ones(())))
+    assert seen.outputs[0].dtype == torch.bfloat16 and not seen.changed
+
+
+def test_the_largest_tensor_and_the_peak_are_seen() -> None:
+    class Table(Twice):
+        @staticmethod
+        def forward(x):
+            return torch.outer(x, x).sum(0)  # 9 numbers, then 3 more
+
+        @staticmethod
+        def backward(ctx, g):
+            rows = [g * i for i in range(4)]
+            return sum(rows)
+
+    seen = observe(Table.apply, case(watch=("trace",)))
+    assert seen.largest == (9, 3) and seen.peak[0] == 12 * 8 and seen.peak[1] >= 5 * 3 * 8
+    assert observe(Twice.apply, case(watch=("trace",))).largest == (3, 3)
