@@ -90,11 +90,27 @@ def test_twenty_seeds_give_the_same_verdict(set_name: str, task: Task) -> None:
 
 @each_task
 def test_behind_a_pipe_the_verdicts_are_the_same(set_name: str, task: Task, forked: Callable) -> None:
-    everybody = task.solutions | {m.name: m.operation for m in task.mistakes}
-    for name, operation in everybody.items():
+    """Of right solutions every verdict. Of mistakes the verdict that names them, and what each check finds."""
+    for name, operation in task.solutions.items():
         with forked(lambda operation=operation: operation) as far:
             for check in task.checks:
                 assert task.judge(check.name, far) == judged(task, operation, check.name), f"{name} {check.name}"
+    for mistake in task.mistakes:
+        with forked(lambda mistake=mistake: mistake.operation) as far:
+            assert task.judge(mistake.caught_by, far) == judged(task, mistake.operation, mistake.caught_by), (
+                mistake.name
+            )
+            for check in task.checks:
+                near = task._find(check, *_beside(task, check, mistake)) or task._gradcheck(
+                    check, local(mistake.operation), FRESH
+                )
+                assert task.find(check, far, FRESH) == near, f"{mistake.name} {check.name}"
+
+
+def _beside(task: Task, check: Check, mistake: Mistake) -> tuple[list, list, list]:
+    """The cases of a check, the mistake's records of them as they are known, and the expected ones."""
+    cases, expected = task._expected(check, FRESH)
+    return cases, task._known(mistake, check, FRESH)[0], expected
 
 
 def fingerprint(task: Task, operation: Callable) -> list:
