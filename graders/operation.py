@@ -47,7 +47,7 @@ class Responder:
         inputs = [fresh(t, r) for t, r in zip(message["inputs"], message["requires_grad"], strict=True)]
         upstreams = [[fresh(u, True) for u in level] for level in message["upstreams"]]
         try:
-            results = _derivative(operation, message["args"], message["slots"], inputs, upstreams)
+            results = _derivative(operation, message["args"], message["slots"], inputs, upstreams, message["graph"])
             flags = [r is not None and r.requires_grad for r in results]
         except STUDENT_ERRORS as error:
             return {"failure": told("gradcheck", error)}
@@ -55,7 +55,7 @@ class Responder:
 
 
 def _derivative(
-    operation: Callable, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors]
+    operation: Callable, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors], graph: bool = True
 ) -> Tensors:
     """The operation (no upstreams), its vector-Jacobian product (one level of upstreams), the VJP of that (two), ...
 
@@ -65,6 +65,7 @@ def _derivative(
         inputs: the tensors that a gradient may be asked for.
         upstreams: per level, one upstream gradient for each result of the level below; the inputs of a level are those
             of the level below and its upstreams, and its results are one gradient (or None) for each of them.
+        graph: whether the results are to be differentiated again; a backward of first order only need not stand that.
     """
     if not upstreams:
         given = dict(zip(slots, inputs, strict=True))
@@ -78,7 +79,7 @@ def _derivative(
     if not pairs or not wanted:
         return [None] * len(variables)
     outputs, weights = map(list, zip(*pairs, strict=True))
-    found = iter(torch.autograd.grad(outputs, wanted, weights, create_graph=True, allow_unused=True))
+    found = iter(torch.autograd.grad(outputs, wanted, weights, create_graph=graph, allow_unused=True))
     return [next(found) if v is not None and v.requires_grad else None for v in variables]
 
 
@@ -124,7 +125,7 @@ class Operation:
         Raises:
             OperationError: the student's code raised.
         """
-        results = _Asked.apply(self, *_split(args))
+        results = _Asked.apply(self, True, *_split(args))
         return results[0] if len(results) == 1 else results
 
     def vjp(self, *args: object) -> tuple[Tensor, ...]:
@@ -137,12 +138,19 @@ class Operation:
             The gradients of the arguments that require one.
         """
         *args, upstream = args
-        return tuple(r for r in _Asked.apply(self, *_split(args, 1), upstream) if r is not None)
+        return tuple(r for r in _Asked.apply(self, True, *_split(args, 1), upstream) if r is not None)
 
-    def derivative(self, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors]) -> dict:
+    def derivative(self, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors], graph: bool) -> dict:
         """One derivative of the operation: see `_derivative`."""
         flags = [t is not None and t.requires_grad for t in inputs]
-        message = {"do": "derive", "args": args, "slots": slots, "inputs": list(inputs), "requires_grad": flags}
+        message = {
+            "do": "derive",
+            "args": args,
+            "slots": slots,
+            "inputs": list(inputs),
+            "requires_grad": flags,
+            "graph": graph,
+        }
         message["upstreams"] = [list(level) for level in upstreams]
         self.asked.append(encode(message))  # as it is now: gradcheck moves its inputs about in place
         ready = self._ready.get(self.asked[-1])
@@ -166,14 +174,14 @@ class _Asked(torch.autograd.Function):
     """A Function whose forward asks for numbers, and whose backward is again such a Function, one order higher."""
 
     @staticmethod
-    def forward(ctx, operation, args, slots, levels, *tensors):
+    def forward(ctx, operation, graph, args, slots, levels, *tensors):
         ctx.save_for_backward(*tensors)
         ctx.rest = operation, args, slots, levels
         inputs, others, upstreams = list(tensors[: len(slots)]), list(tensors[len(slots) :]), []
         for count in levels:
             upstreams.append(others[:count])
             others = others[count:]
-        answer = operation.derivative(args, slots, inputs, upstreams)
+        answer = operation.derivative(args, slots, inputs, upstreams, graph)
         results, flags = answer["results"], answer["differentiable"]
         ctx.mark_non_differentiable(*[r for r, f in zip(results, flags, strict=True) if r is not None and not f])
         return tuple(results)
@@ -181,8 +189,9 @@ class _Asked(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *upstream):
         operation, args, slots, levels = ctx.rest
-        results = _Asked.apply(operation, args, slots, (*levels, len(upstream)), *ctx.saved_tensors, *upstream)
-        return None, None, None, None, *results
+        graph = torch.is_grad_enabled()  # in backward: whether create_graph was asked for
+        results = _Asked.apply(operation, graph, args, slots, (*levels, len(upstream)), *ctx.saved_tensors, *upstream)
+        return None, None, None, None, None, *results
 
 
 def local(function: Callable) -> Operation:

@@ -12,7 +12,7 @@ from torch.autograd import Function
 from graders import checks as look
 from graders.grade import grade
 from graders.observe import observe
-from graders.operation import Operation, local
+from graders.operation import Operation, OperationError, local
 from graders.records import Case, Failure, Helper, Record
 from graders.sets import load
 from graders.task import Check, Draw, Task
@@ -227,6 +227,29 @@ def test_every_order_of_derivative_can_be_asked_for(far: bool, forked: Callable)
     else:
         found = third(local(square))
     torch.testing.assert_close(found, 24 * X)
+
+
+def test_gradcheck_asks_no_more_of_a_backward_than_torch_s_own_does() -> None:
+    class FirstOrder(Function):
+        """Its backward may not run under create_graph: views of a split are changed in place."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx, g):
+            grad = torch.zeros_like(g)
+            for total, x, part in zip(*(t.split(1) for t in (grad, ctx.saved_tensors[0], g)), strict=True):
+                total += part * x.exp()
+            return grad
+
+    x = X.clone().requires_grad_()
+    torch.autograd.gradcheck(FirstOrder.apply, x)
+    torch.autograd.gradcheck(local(FirstOrder.apply), x, fast_mode=True, check_undefined_grad=False)
+    with pytest.raises(OperationError):
+        torch.autograd.gradgradcheck(local(FirstOrder.apply), x)
 
 
 def test_cases_travel_together() -> None:
