@@ -233,3 +233,95 @@ def binary_training(losses, still, path):
     bottom.set(title="latent weights", xlabel="step", ylim=(-0.7, 1.05))
     for ax in (top, bottom):
         ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=3 if ax is bottom else 2)
+
+
+def memory_time(ks, rows):
+    """Plot what checkpointing keeps and at most holds, against the segment length and against the forwards it costs.
+
+    Args:
+        ks: segment lengths, the square root of the number of layers in the middle.
+        rows: name of a plan to its layer forwards, KiB kept before backward, and KiB at most; "every k" for each k.
+    """
+    top, bottom = canvas(rows=2, height=7)[1]
+    at_k = [rows[f"every {k}"] for k in ks]
+    top.plot(ks, [most for _, _, most in at_k], "-o", color=BLUE, label="at most, in backward")
+    top.plot(ks, [kept for _, kept, _ in at_k], "--s", color=ORANGE, label="before backward")
+    top.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper center")
+    best = ks[len(ks) // 2]
+    points = {"none": ("none", "s", INK, 10), f"every {best}": (f"k = {best} = √n", "*", BLUE, 10)}
+    points |= {"halves": ("halves in halves", "^", ORANGE, 10), "full": ("full", "D", GREEN, -10)}
+    for k in (k for k in ks if k != best):
+        points[f"every {k}"] = (f"k = {k}", "o", BLUE, 10 if k < best else -10)
+    for plan, (label, marker, color, side) in points.items():
+        calls, _, most = rows[plan]
+        filled, size = ("none", 7) if marker == "o" else (color, 12 if marker == "*" else 8)
+        bottom.plot(calls, most, marker, ms=size, color=color, mfc=filled)
+        where = {"xytext": (side, 0), "textcoords": "offset points", "va": "center"}
+        bottom.annotate(label, (calls, most), ha="left" if side > 0 else "right", **where)
+    for ax, ticks in ((top, ks), (bottom, (16, 32, 64, 128))):
+        ax.set_xscale("log", base=2)
+        ax.set(xticks=ticks, xticklabels=ticks, ylim=(0, 295))
+    top.set(title="a checkpoint at every k-th layer", xlabel="k", ylabel="KiB kept")
+    bottom.set(title="all plans", xlabel="layer forwards", ylabel="KiB kept at most", xlim=(13, 180))
+
+
+def shifted_sum(a, sums, b, slopes):
+    """Plot the errors of two ways to compute log-sum-exp, and of two ways to compute its gradient.
+
+    Args:
+        a: numbers added to the inputs.
+        sums: the mean error at each a, of the formula and of the shifted sum; infinite where they overflow.
+        b: further such numbers, evenly apart on a logarithmic axis.
+        slopes: the largest relative error at each b, of exp(x - lse) and of the quotient.
+    """
+    top, bottom = canvas(rows=2, height=6)[1]
+    broken = ~sums[:, 0].isfinite()
+    for side, word in ((a < 0, "log 0"), (a > 0, "overflow")):
+        span = a[broken & side]
+        top.axvspan(span.min(), span.max(), color=ORANGE, alpha=0.2, lw=0)
+        top.text(span.mean(), 1e-4, word, ha="center", va="center", rotation=90)
+    pairs = (top, a, sums, ("formula", "shifted")), (bottom, b, slopes, ("exp(x - lse)", "quotient"))
+    for ax, at, errors, labels in pairs:
+        for error, label, color, dash in zip(errors.T, labels, (ORANGE, BLUE), ("--", "-"), strict=True):
+            ax.semilogy(at, error, dash, color=color, label=label)
+        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper center", ncols=2)
+    top.set(title="log-sum-exp, float32: mean error", ylim=(1e-8, 10), xticks=[-100, -50, 0, 50, 100])
+    bottom.set(title="softmax, float32: largest relative error", xscale="log", ylim=(1e-8, 10))
+    for ax in (top, bottom):
+        ax.set(xlabel="a, added to every input", yticks=[1e-7, 1e-5, 1e-3, 1e-1])
+
+
+def hessians(matrices):
+    """Draw two small matrices with their numbers; the larger a number's size, the darker its cell.
+
+    Args:
+        matrices: name to a square matrix.
+    """
+    for ax, (name, matrix) in zip(canvas(columns=2, height=2.8)[1], matrices.items(), strict=True):
+        for i, row in enumerate(matrix.tolist()):
+            for j, value in enumerate(row):
+                gray = max(0.92 - 3 * abs(value), 0.25)
+                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=str(gray), lw=0))
+                color = "0.05" if gray > 0.5 else "0.95"
+                ax.text(j + 0.48, i + 0.5, f"{value:.2f}", ha="center", va="center", color=color)
+        ax.set(xlim=(0, len(matrix)), ylim=(len(matrix), 0), aspect="equal")
+        ax.set(title=name, frame_on=False, xticks=[], yticks=[])
+
+
+def attention_memory(lengths, floats, slopes):
+    """Plot what autograd keeps of attention against the length.
+
+    Args:
+        lengths: of queries and keys.
+        floats: name to the floats kept at each length; the last two lie on one line.
+        slopes: name to the slope at the end.
+    """
+    ax = canvas(height=4.2)[1][0]
+    styles = (ORANGE, "--^", 2), (INK, ":s", 2), (BLUE, "-o", 2), (GREEN, "--", 3.5)
+    for (name, kept), (color, style, width) in zip(floats.items(), styles, strict=True):
+        label = f"{name}: slope {slopes[name]:.2f}"
+        ax.loglog(lengths, kept, style, color=color, lw=width, ms=7, mfc="none", label=label)
+    ax.set(xlabel="length N", title="floats kept for backward", ylim=(1.5e4, 2e9))
+    ax.set_xticks(lengths, lengths)
+    ax.minorticks_off()
+    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left")

@@ -182,6 +182,110 @@
       slider.addEventListener("input", update);
       return { parts: [html("div", { class: "controls" }, slider), drawing.root, output], update };
     },
+
+    // Chapter 10: attention's score matrix by tiles, 10 queries in blocks of 4 against 11 keys in blocks of 3.
+    "attention-tiles"() {
+      const cut = (length, block) =>
+        Array.from({ length: Math.ceil(length / block) }, (_, n) => [n * block, Math.min((n + 1) * block, length)]);
+      const [rows, columns] = [cut(10, 4), cut(11, 3)]; // [first, last + 1] of each block
+      const score = (i, j) => ((4 * i + 3 * j + 2) % 11) - 5;
+      const hidden = (i, j) => input(causal).checked && j > i; // query i sees the keys up to i
+      const numbers = ([from, to]) => (to - from === 1 ? `${from}` : `${from} to ${to - 1}`);
+      const signed = (number) => (number === -Infinity ? "−∞" : String(number).replace("-", "−"));
+      const all = rows.flatMap((row, r) => columns.map((column, c) => ({ r, c, row, column })));
+      const cells = ({ row, column }) =>
+        Array.from({ length: row[1] - row[0] }, (_, a) =>
+          Array.from({ length: column[1] - column[0] }, (_, b) => [row[0] + a, column[0] + b])).flat();
+      const skipped = (tile) => cells(tile).every(([i, j]) => hidden(i, j));
+      // What the loop knows of a query after it has met the keys before `end`; the value of key j is the number j.
+      const state = (i, end) => {
+        const keys = Array.from({ length: end }, (_, j) => j).filter((j) => !hidden(i, j));
+        const m = Math.max(...keys.map((j) => score(i, j)));
+        const weights = keys.map((j) => Math.exp(score(i, j) - m));
+        return { m, sum: weights.reduce((a, b) => a + b), out: weights.reduce((a, w, n) => a + w * keys[n], 0) };
+      };
+
+      const pass = choice("pass", ["forward", "backward"]);
+      const causal = check("causal");
+      const slider = range("step", 1, all.length, 1, 1);
+      const output = html("output", { "aria-live": "polite" });
+      const root = svg("svg", { role: "img", "aria-label": "The score matrix, 10 queries by 11 keys, cut into 12 tiles" });
+      const draw = () => {
+        const order = all.filter((tile) => !skipped(tile));
+        const now = order[Number(input(slider).value) - 1];
+        const back = input(pass).value === "backward";
+        const width = Math.max(root.getBoundingClientRect().width, 280);
+        const [left, top, right] = [66, 48, 50];
+        const size = Math.min((width - left - right) / 11, 38);
+        const [px, py] = [(j) => left + j * size, (i) => top + i * size];
+        const parts = [];
+        const box = (look, x, y, w, h) => parts.push(svg("rect", { class: look, x, y, width: w, height: h }));
+        const say = (x, y, text, look = "middle") => parts.push(svg("text", { class: look, x, y: y + 4 }, text));
+        const strip = (blocks, at, current) => blocks.forEach((b) => at(b, b === current ? "tile now" : "tile"));
+        say(px(5.5), 10, "keys and values");
+        say(left - 6, 10, "queries", "end");
+        strip(columns, (b, look) => {
+          box(look, px(b[0]) + 1, 20, (b[1] - b[0]) * size - 2, 22);
+          say(px((b[0] + b[1]) / 2), 31, `${b[0]}–${b[1] - 1}`, "middle small");
+        }, now.column);
+        strip(rows, (b, look) => {
+          box(look, left - 44, py(b[0]) + 1, 38, (b[1] - b[0]) * size - 2);
+          say(left - 25, py((b[0] + b[1]) / 2), `${b[0]}–${b[1] - 1}`, "middle small");
+        }, now.row);
+        for (const tile of all) {
+          const { row, column } = tile;
+          const [x, y] = [px(column[0]), py(row[0])];
+          const [w, h] = [(column[1] - column[0]) * size, (row[1] - row[0]) * size];
+          const step = order.indexOf(tile) + 1;
+          const look = tile === now ? "now" : step === 0 ? "skipped" : step < input(slider).value ? "done" : "";
+          box(`tile ${look}`, x + 1, y + 1, w - 2, h - 2);
+          if (step === 0) parts.push(svg("path", { class: "cross", d: `M${x + 1},${y + 1}l${w - 2},${h - 2}m0,${2 - h}l${2 - w},${h - 2}` }));
+          if (tile === now)
+            for (const [i, j] of cells(tile))
+              say(px(j + 0.5), py(i + 0.5), hidden(i, j) ? "−∞" : signed(score(i, j)), "middle small");
+          else if (step) say(x + w / 2, y + h / 2, String(step));
+        }
+        // What the step writes: m, ℓ and o of its rows, or the gradients of its rows and columns.
+        const written = back ? ["dq"] : ["m", "ℓ", "o"];
+        const [from, to] = now.row;
+        box("tile now", px(11) + 6, py(from) + 1, 38, (to - from) * size - 2);
+        written.forEach((name, n) =>
+          say(px(11) + 25, py(from) + ((n + 1) * (to - from) * size) / (written.length + 1), name, "middle small"));
+        if (back) {
+          const [first, last] = now.column;
+          box("tile now", px(first) + 1, py(10) + 6, (last - first) * size - 2, 22);
+          say(px((first + last) / 2), py(10) + 17, "dk, dv", "middle small");
+        }
+        root.setAttribute("viewBox", `0 0 ${width} ${py(10) + 32}`);
+        root.replaceChildren(...parts);
+      };
+      const update = () => {
+        const order = all.filter((tile) => !skipped(tile));
+        input(slider).max = order.length; // the browser moves the value inside
+        const step = Number(input(slider).value);
+        const now = order[step - 1];
+        const [queries, keys] = [numbers(now.row), numbers(now.column)];
+        const masked = cells(now).filter(([i, j]) => hidden(i, j)).length;
+        const query = now.row[1] - 1;
+        const { m, sum, out } = state(query, now.column[1]);
+        const last = order[step]?.row !== now.row;
+        const lines = input(pass).value === "backward"
+          ? [`Computes P again from lse. Adds to dq of queries ${queries}, to dk and dv of keys ${keys}`]
+          : [`Updates m, ℓ and o of queries ${queries}. Query ${query}: m ${signed(m)}, ℓ ${sum.toFixed(2)}, o ${out.toFixed(2)}`,
+            ...(last ? [`Rows ${queries} are done: o/ℓ (query ${query}: ${(out / sum).toFixed(2)}) and lse = m + log ℓ are stored`] : [])];
+        input(slider).setAttribute("aria-valuetext", `step ${step} of ${order.length}`);
+        output.replaceChildren(
+          html("span", {}, html("strong", {}, `Step ${step} of ${order.length}:`), ` queries ${queries}, keys ${keys}; `,
+            html("span", {}, `${cells(now).length} scores in memory`), masked ? `, ${masked} masked` : ""),
+          ...lines.map((line) => html("span", {}, line)),
+          html("span", {}, `Tiles skipped: ${all.length - order.length} of ${all.length}`),
+        );
+        draw();
+      };
+      for (const label of [pass, causal, slider]) label.addEventListener("input", update);
+      new ResizeObserver(draw).observe(root);
+      return { parts: [html("div", { class: "controls" }, slider, pass, causal), root, output], update };
+    },
   };
 
   // ---------------------------------------------------------------- start
