@@ -52,6 +52,8 @@ def place(value: object) -> str:
 
 def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
     """The first index where the two differ by more than the dtype's tolerance. Where nan is expected, all passes."""
+    if yours.dtype == expected.dtype and torch.equal(yours, expected):  # the usual case, and fast
+        return None
     rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))
     wrong = ~torch.isclose(yours.to(expected.dtype), expected, rtol=rtol, atol=atol, equal_nan=True) & (
         expected == expected
@@ -245,6 +247,24 @@ def numbers(relative: float, names: tuple[str, ...] = (), absolute: float = 1e-6
     return numbers
 
 
+def whole(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """One Python int, exactly."""
+    if yours.kind != "int" or len(yours.numbers) != 1:
+        return _found("returns", call, case, f"The result is {yours.kind}, not a Python int.")
+    if yours.numbers != expected.numbers:
+        text = "Wrong number."
+        return _found("value", call, case, text, yours=yours.numbers[0], expected=expected.numbers[0])
+    return None
+
+
+def stream(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """After the forward, the random stream is where it should be."""
+    if yours.drawn != expected.drawn:
+        text = "After your forward the random stream is not where it should be: what is drawn next differs."
+        return _found("stream", call, case, text)
+    return None
+
+
 def counts(**most: int) -> Look:
     """A look at what the helpers counted: at most so many of each."""
 
@@ -307,7 +327,7 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
         for mine, right in zip(a or (), b or (), strict=False):
             if mine is None or right is None or mine.shape != right.shape:
                 continue
-            if not mine.dtype == right.dtype == torch.float64:
+            if not mine.dtype == right.dtype == torch.float64 or torch.equal(mine, right):
                 continue
             close = [torch.allclose(mine, right, rtol=t, atol=t, equal_nan=True) for t in (1e-6, 1e-10)]
             if close == [True, False]:
@@ -389,6 +409,23 @@ def keeps_nothing(call: str, case: Case, yours: Record, expected: Record) -> Fin
     return None
 
 
+def keeps_at_most(limit: int, look: str = "bytes") -> Look:
+    """A look at what stays in memory for backward beside the arguments and the output, to the byte.
+
+    Args:
+        limit: so many bytes.
+        look: "bytes" tells mistakes apart by how much they keep, "keeps" does not.
+    """
+
+    def keeps_at_most(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+        if "trace" not in case.watch or yours.kept_bytes <= limit:
+            return None
+        text = f"{yours.kept_bytes} bytes beside the arguments and the output are kept for backward."
+        return _found(look, call, case, text, yours=f"{yours.kept_bytes} bytes", expected=f"at most {limit} bytes")
+
+    return keeps_at_most
+
+
 def keeps_output_alone(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Only the output is kept for backward."""
     if "trace" in case.watch and yours.kept_arguments:
@@ -426,6 +463,8 @@ SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
     "guarded": lambda r: r.overwritten,
     "allowed": lambda r: (r.denied, r.nested),
     "keeps": lambda r: (r.kept_bytes > 0, r.kept_arguments),
+    "bytes": lambda r: (r.kept_bytes,),
+    "stream": lambda r: (r.drawn,),
     "no function": lambda r: (r.custom,),
     "counts": lambda r: r.tally,
 }
@@ -438,7 +477,7 @@ def _close(a: object, b: object) -> bool:
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
         rtol, atol = TOLERANCE.get(a.dtype, (0, 0))
-        return torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        return torch.equal(a, b) or torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
     if isinstance(a, float) and isinstance(b, float):
         return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
     return a == b

@@ -3,12 +3,17 @@
 No answer may stand here: a submission can read this module.
 """
 
+import gc
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 
 import torch
 from numpy.polynomial.legendre import leg2poly
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 TALLY: Counter[str] = Counter()  # what the helpers count while an operation runs; a record takes it over
 
@@ -109,3 +114,288 @@ class Legendre:
         for coefficient in _powers(n):
             value = value * x + coefficient
         return value
+
+
+# --- chunks for an online_logsumexp -----------------------------------------------------------------------------------
+
+
+def one_pass(*chunks: Tensor) -> Iterator[Tensor]:
+    """The chunks, once. Counts those that are still alive when the next one is asked for, and those changed by then."""
+    alive: list[StorageWeakRef] = []
+    for given in chunks:
+        chunk = given.clone()
+        alive.append(StorageWeakRef(chunk.untyped_storage()))
+        yield chunk
+        TALLY["chunks_changed"] += not torch.equal(chunk, given)
+        del chunk
+        alive = [ref for ref in alive if not ref.expired()]
+        TALLY["chunks_alive"] = max(TALLY["chunks_alive"], len(alive))
+
+
+def _held() -> tuple[int, int]:
+    """How many elements the tensors have that the garbage collector has not met yet, and how many objects there are."""
+    young = [o for o in gc.get_objects(0) if type(o) is Tensor]
+    memory = {o.untyped_storage().data_ptr(): o.untyped_storage().nbytes() // o.element_size() for o in young}
+    return sum(memory.values()), sys.getallocatedblocks()
+
+
+def many_chunks(rows: Tensor) -> Iterator[Tensor]:
+    """280 rows, as `one_pass` has them. Counts how many numbers a row pile up, in tensors or not, while they are taken.
+
+    What piles up grows between the first of three looks and the second, and again before the third. The first look is
+    late: up to a hundred numbers come out of a store that Python keeps.
+    """
+    at = (119, 199, 279)
+    looks, running = [], gc.isenabled()
+    gc.disable()
+    try:
+        for i, chunk in enumerate(one_pass(*rows)):
+            if i in at:
+                looks.append(_held())
+            yield chunk
+            del chunk
+    finally:
+        if running:
+            gc.enable()
+    grown = [[b - a for a, b in zip(*pair, strict=True)] for pair in pairwise(looks)]
+    TALLY["numbers_kept"] = max(0, *(round(min(kind) / 80) for kind in zip(*grown, strict=True)))
+
+
+# --- what saved_bytes is asked of: functions whose saved tensors are counted ------------------------------------------
+
+
+class Keeps(torch.autograd.Function):
+    """The cube; keeps the square, which only `save_for_backward` knows of."""
+
+    @staticmethod
+    def forward(ctx, x):
+        square = x * x
+        ctx.save_for_backward(square)
+        return square * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 3 * g * ctx.saved_tensors[0]
+
+
+def in_a_row(x: Tensor) -> Tensor:
+    """Two of the three steps keep what they return."""
+    return x.sin().exp().tanh()
+
+
+def one_for_two(x: Tensor) -> Tensor:
+    """One tensor that three nodes keep."""
+    y = x.exp()
+    return y * y.sin()
+
+
+def one_size(x: Tensor) -> tuple[Tensor, ...]:
+    """Three tensors of one size."""
+    return x.exp(), x.tanh(), x.sigmoid()
+
+
+def pieces(x: Tensor) -> Tensor:
+    """Two views of one tensor, with a square of the second."""
+    first, second = (x + 1).chunk(2)
+    return first * second * second.sin()
+
+
+def corner(x: Tensor) -> Tensor:
+    """A small piece of a large tensor, and the same again."""
+    y = x * 2
+    return y[:1] ** 3 + y[:1] ** 4
+
+
+def spread(x: Tensor) -> Tensor:
+    """A view with more elements than its memory has."""
+    y = (x[:1] + 1).expand(50, *x.shape[1:])
+    return y**2
+
+
+def chosen(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Masks and indices are kept."""
+    y = torch.where(x > 0, x, -x).masked_fill(x > 1, 0.5)
+    return y.max(1).values, y[:, torch.tensor([0, 0, 1])]
+
+
+def custom(x: Tensor) -> Tensor:
+    """A Function that keeps what it made."""
+    return Keeps.apply(Keeps.apply(x))
+
+
+def dropped_on_the_way(x: Tensor) -> Tensor:
+    """Part of what it computes leads to no result."""
+    x.exp().sin()
+    return x.tanh()
+
+
+def small_and_large(x: Tensor) -> Tensor:
+    """The last tensor kept is the smallest."""
+    return (x.exp().sum(0).exp() * 2).tanh().sum().exp()
+
+
+def once(x: Tensor) -> Tensor:
+    """Counts its calls."""
+    TALLY["calls"] += 1
+    return x.exp().tanh()
+
+
+def slope_of_a_cube(x: Tensor) -> Tensor:
+    """Differentiates, and insists on a right result."""
+    y = x.exp()
+    (slope,) = torch.autograd.grad((y**3).sum(), y, create_graph=True)
+    if not torch.allclose(slope, 3 * y * y):
+        raise ValueError("a gradient that fn takes is wrong: a saved tensor does not come back as it was")
+    return slope.sin()
+
+
+def no_result(x: Tensor) -> None:
+    """For what it does, not for what it returns."""
+    x.exp().sin()
+
+
+class Named:
+    """A callable that is no function; returns a dict."""
+
+    def __call__(self, x):
+        return {"y": x.exp().tanh()}
+
+
+def callable_object() -> Named:
+    """An object with ``__call__``."""
+    return Named()
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """Keeps its arguments."""
+    return x * y
+
+
+def views_of_it(x: Tensor) -> Tensor:
+    """Keeps views of its argument."""
+    return (x.t() @ x[:, 1:]) * x.reshape(-1)[:1]
+
+
+def cut_off(x: Tensor) -> Tensor:
+    """Keeps its argument as a constant, and what is made of it."""
+    return x.detach() * x.cos()
+
+
+def leaf_inside(x: Tensor) -> Tensor:
+    """Makes a tensor that requires a gradient."""
+    return torch.ones_like(x).requires_grad_() * x.exp()
+
+
+def powers(x: Tensor, n: int, also: object) -> Tensor:
+    """Arguments that are no tensors."""
+    return x.exp() ** n if also is None else x
+
+
+def with_constant(c: Tensor):
+    """A function that keeps a constant of its own, and a piece of it."""
+    return lambda x: x * c + x[:1] * c[:1]
+
+
+def with_layer(weight: Tensor, bias: Tensor):
+    """A function with two parameters; it keeps the transpose of one."""
+    return lambda x: torch.nn.functional.linear(x.exp(), weight, bias) * bias
+
+
+def with_twisted(weight: Tensor):
+    """A function that keeps views of views of its parameter, and its square."""
+    return lambda x: (weight.t()[1:].t() @ x[1:]) ** 2 + weight[0, 0] * (weight * weight).sin().sum()
+
+
+# --- what checkpoint is asked of: makers of functions with parameters, which count their calls ------------------------
+
+
+def counting(function):
+    """The function, with its calls counted."""
+
+    def counted(*args):
+        TALLY["calls"] += 1
+        return function(*args)
+
+    return counted
+
+
+def net(w1: Tensor, b1: Tensor, w2: Tensor):
+    """Two layers."""
+    return counting(lambda x: (x @ w1 + b1).tanh() @ w2)
+
+
+def deep(w: Tensor):
+    """Eight layers that share a weight, each of which keeps its output."""
+
+    def function(x):
+        for _ in range(8):
+            x = (x @ w).tanh()
+        return x
+
+    return counting(function)
+
+
+def gated(w: Tensor):
+    """Two arguments and a parameter, each of which needs the others."""
+    return counting(lambda x, y: (x @ w).sin() * y.exp())
+
+
+def of_all_kinds(table: Tensor):
+    """Takes indices, a number, a bool, None and a string between two tensors."""
+
+    def function(x, index, n, on, nothing, word, y):
+        if on is not True or nothing is not None or word != "sum" or not isinstance(n, int):
+            raise TypeError(f"fn was given {n!r}, {on!r}, {nothing!r}, {word!r}")
+        return (table[index] * x).sin() * n + y**n
+
+    return counting(function)
+
+
+def in_pairs(w: Tensor):
+    """A tuple."""
+    return counting(lambda x: ((x @ w).sin(), (x * x).exp()))
+
+
+def with_indices(w: Tensor):
+    """A tuple in which one tensor has no gradient."""
+
+    def function(x):
+        largest, where = (x @ w).max(-1)
+        return where, largest.sin()
+
+    return counting(function)
+
+
+def tuple_of_one(w: Tensor):
+    """A tuple with one tensor."""
+    return counting(lambda x: ((x @ w).sin(),))
+
+
+def without_arguments(w: Tensor):
+    """Takes nothing."""
+    return counting(lambda: (w * w).sin())
+
+
+def dropping(w: Tensor):
+    """Draws three times."""
+    dropout = torch.nn.functional.dropout
+
+    def function(x):
+        y = dropout(dropout(x, 0.4) @ w, 0.5)
+        return y * torch.rand_like(y) + y.sin()
+
+    return counting(function)
+
+
+# --- what the chapter recomputes: functions that get their parameters as arguments ------------------------------------
+
+
+def two_layers(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+    """Linear, GELU, linear."""
+    linear = torch.nn.functional.linear
+    return linear(torch.nn.functional.gelu(linear(x, w1, b1)), w2, b2)
+
+
+def dropped(x: Tensor, w: Tensor) -> Tensor:
+    """A product of which half is dropped."""
+    return torch.nn.functional.dropout(x @ w, 0.5)

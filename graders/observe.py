@@ -307,6 +307,7 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     helpers.TALLY.clear()
     settings = _settings()
     result = _forward(operation, case, args, record)
+    record.drawn = torch.rand((), dtype=torch.float64).item()
     record.tally = tuple(sorted(helpers.TALLY.items()))
     record.kind = type(result).__name__
     record.changed = tuple(_changed(case, given, settings))
@@ -333,8 +334,7 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
         raise _Stop
     was = [copy_of(u) for u in upstreams]
     sibling = torch.zeros_like(roots[0], memory_format=torch.contiguous_format).requires_grad_()
-    torch.rand(())  # whatever backward needs of the random stream, it is not where forward left it
-    stream = torch.get_rng_state()
+    stream = torch.get_rng_state()  # a draw past where forward left it: whatever backward needs, it is not here
     with _stage("backward", record):
         roots = [roots[0] + sibling, *roots[1:]]
         *grads, beside = _gradients(case, roots, [*inputs, sibling], upstreams)

@@ -108,6 +108,7 @@ class Record:
         denied: operators of `Case.deny` that ran, with the pass: "aten::tanh in backward".
         nested: whether backward called `torch.autograd`.
         tally: what the helpers counted during the first call, its backward included, as (name, number).
+        drawn: a random number drawn after the forward, which shows where that left the random stream.
         largest: the elements of the largest tensor made by forward, and by backward; arguments and their views apart.
         peak: the bytes of all that forward had made, and backward, at the moment when most of it was alive.
     """
@@ -132,5 +133,6 @@ class Record:
     denied: tuple[str, ...] = ()
     nested: bool = False
     tally: tuple = ()
+    drawn: float = 0.0
     largest: tuple[int, ...] = ()
     peak: tuple[int, ...] = ()
