@@ -387,6 +387,14 @@ def _state(operation: Callable, case: Case, record: Record) -> None:
         record.repeated = _values(_gradients(case, [output], inputs, [upstream]))
 
 
+def _spoil(tensor: Tensor) -> None:
+    """Change a tensor in place: other signs and sizes; integers trade places, since an index has a range."""
+    if tensor.is_floating_point():
+        tensor.mul_(-3).add_(0.3)
+    else:
+        tensor.copy_(tensor.roll(1))
+
+
 def _overwrite(operation: Callable, case: Case, record: Record) -> None:
     if case.upstream is None:
         return
@@ -397,7 +405,7 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
         output = _forward(operation, case, args, record)
         try:
             with torch.no_grad():
-                (output if target == "the output" else args[target]).mul_(-3).add_(0.3)  # other signs, other sizes
+                _spoil(output if target == "the output" else args[target])
             upstream = copy_of(case.upstream).to(output.dtype)
             grads = _values(_gradients(case, [output], inputs, [upstream]))
         except STUDENT_ERRORS:

@@ -139,6 +139,35 @@ def test_a_hook_left_on_an_argument_is_a_change() -> None:
         assert observe(hooked, case(args=(X, removed), requires_grad=(True, False))).changed == changed
 
 
+def test_integers_are_overwritten_too() -> None:
+    class Unguarded(Function):
+        @staticmethod
+        def forward(ctx, x, at):
+            ctx.at = at
+            return x[at]
+
+        @staticmethod
+        def backward(ctx, g):
+            return torch.zeros_like(X).index_add(0, ctx.at, g), None
+
+    class Guarded(Unguarded):
+        @staticmethod
+        def forward(ctx, x, at):
+            ctx.save_for_backward(at)
+            return x[at]
+
+        @staticmethod
+        def backward(ctx, g):
+            return torch.zeros_like(X).index_add(0, *ctx.saved_tensors, g), None
+
+    at = torch.tensor([2, 0, 1])
+    asked = case(args=(X, at), requires_grad=(True, False), upstream=X, watch=("overwrite",))
+    assert dict(observe(Guarded.apply, asked).overwritten)["argument 1"] is None  # changing it raises
+    seen = observe(Unguarded.apply, asked)
+    assert seen.grads[0].tolist() == [0.5, 2.0, -1.0]
+    assert dict(seen.overwritten)["argument 1"][0].tolist() == [2.0, -1.0, 0.5]
+
+
 def test_another_forward_takes_another_number() -> None:
     class Scales(Twice):
         @staticmethod
