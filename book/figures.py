@@ -250,12 +250,10 @@ def memory_time(ks, rows):
     best = ks[len(ks) // 2]
     points = {"none": ("none", "s", INK, 10), f"every {best}": (f"k = {best} = √n", "*", BLUE, 10)}
     points |= {"halves": ("halves in halves", "^", ORANGE, 10), "full": ("full", "D", GREEN, -10)}
-    for k in (k for k in ks if k != best):
-        points[f"every {k}"] = (f"k = {k}", "o", BLUE, 10 if k < best else -10)
+    points = {f"every {k}": (f"k = {k}", "o", BLUE, 10 if k < best else -10) for k in ks} | points
     for plan, (label, marker, color, side) in points.items():
         calls, _, most = rows[plan]
-        filled, size = ("none", 7) if marker == "o" else (color, 12 if marker == "*" else 8)
-        bottom.plot(calls, most, marker, ms=size, color=color, mfc=filled)
+        bottom.plot(calls, most, marker, ms=12 if marker == "*" else 8, color=color)
         where = {"xytext": (side, 0), "textcoords": "offset points", "va": "center"}
         bottom.annotate(label, (calls, most), ha="left" if side > 0 else "right", **where)
     for ax, ticks in ((top, ks), (bottom, (16, 32, 64, 128))):

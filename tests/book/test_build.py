@@ -24,6 +24,8 @@ TERMS = {  # what a reader would look for on each page
     "book/04_legendre": "chebyshev",
     "book/05_clipped_relu": "hardtanh",
     "book/06_linear": "broadcast",
+    "book/07_logsumexp": "softmax",
+    "book/10_flash_attention": "tiled",
     "book/errata": "torch",
     "book/instructors": "gradebook",
     "book/glossary": "subgradient",
