@@ -247,15 +247,16 @@ def memory_time(ks, rows):
     top.plot(ks, [most for _, _, most in at_k], "-o", color=BLUE, label="at most, in backward")
     top.plot(ks, [kept for _, kept, _ in at_k], "--s", color=ORANGE, label="before backward")
     top.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper center")
-    best = ks[len(ks) // 2]
-    points = {"none": ("none", "s", INK, 10), f"every {best}": (f"k = {best} = √n", "*", BLUE, 10)}
-    points |= {"halves": ("halves in halves", "^", ORANGE, 10), "full": ("full", "D", GREEN, -10)}
-    points = {f"every {k}": (f"k = {k}", "o", BLUE, 10 if k < best else -10) for k in ks} | points
-    for plan, (label, marker, color, side) in points.items():
-        calls, _, most = rows[plan]
-        bottom.plot(calls, most, marker, ms=12 if marker == "*" else 8, color=color)
-        where = {"xytext": (side, 0), "textcoords": "offset points", "va": "center"}
-        bottom.annotate(label, (calls, most), ha="left" if side > 0 else "right", **where)
+    places, best = {}, ks[len(ks) // 2]
+    for k in ks:
+        places.setdefault(rows[f"every {k}"][::2], []).append(str(k))
+    points = {place: (f"k = {', '.join(same)}", "o", BLUE) for place, same in places.items()}
+    points |= {rows["none"][::2]: ("none", "s", INK), rows[f"every {best}"][::2]: (f"k = {best} = √n", "*", BLUE)}
+    points |= {rows["halves"][::2]: ("halves in halves", "^", ORANGE), rows["full"][::2]: ("full", "D", GREEN)}
+    for place, (label, marker, color) in points.items():
+        bottom.plot(*place, marker, ms=12 if marker == "*" else 8, color=color)
+        side, ha = (-10, "right") if marker == "D" else (10, "left")
+        bottom.annotate(label, place, (side, 0), textcoords="offset points", ha=ha, va="center")
     for ax, ticks in ((top, ks), (bottom, (16, 32, 64, 128))):
         ax.set_xscale("log", base=2)
         ax.set(xticks=ticks, xticklabels=ticks, ylim=(0, 295))
