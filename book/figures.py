@@ -255,13 +255,12 @@ def memory_time(ks, rows):
     points |= {rows["halves"][::2]: ("halves in halves", "^", ORANGE), rows["full"][::2]: ("full", "D", GREEN)}
     for place, (label, marker, color) in points.items():
         bottom.plot(*place, marker, ms=12 if marker == "*" else 8, color=color)
-        side, ha = (-10, "right") if marker == "D" else (10, "left")
-        bottom.annotate(label, place, (side, 0), textcoords="offset points", ha=ha, va="center")
+        bottom.annotate(label, place, (10, 0), textcoords="offset points", va="center")
     for ax, ticks in ((top, ks), (bottom, (16, 32, 64, 128))):
         ax.set_xscale("log", base=2)
         ax.set(xticks=ticks, xticklabels=ticks, ylim=(0, 295))
     top.set(title="a checkpoint at every k-th layer", xlabel="k", ylabel="KiB kept")
-    bottom.set(title="all plans", xlabel="layer forwards", ylabel="KiB kept at most", xlim=(13, 180))
+    bottom.set(title="all plans", xlabel="layer forwards", ylabel="KiB kept at most", xlim=(13, 220))
 
 
 def shifted_sum(a, sums, b, slopes):
