@@ -52,7 +52,7 @@ lab: $(READY)  ## open JupyterLab
 	@$(BIN)/jupyter lab
 
 test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
 		--doctest-glob=errata.md book tests
 

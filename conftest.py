@@ -1,0 +1,41 @@
+"""How the tests are shared among workers, and in which order they run.
+
+What leans on one another stays on one worker: the cells of a notebook, the tests of a task, which share its records,
+and the tests of a module with a costly fixture. The longest come first, so that no worker is left with one at the end.
+"""
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+FIRST = ("tests/path", "tests/book", "tests/graders", "book")  # the rest is short
+APART = {  # files that are shared out by so many of their tests' parameters; the rest of a file stays together
+    "tests/graders/test_sets.py": 2,  # set and task
+    "tests/graders/test_solutions.py": 1,  # set
+    "tests/path/test_sample.py": 1,  # student
+    "tests/path/test_grade_cells.py": 1,  # set
+    "tests/book/test_browser.py": 1,  # page
+}
+
+
+def group(nodeid: str) -> str:
+    """The tests of the same group run on one worker."""
+    file, _, name = nodeid.partition("::")
+    parameters = name.partition("[")[2].rstrip("]").split("-")[: APART.get(file, 0)]
+    return "-".join([file, *parameters])
+
+
+class Scheduling(LoadScopeScheduling):
+    """Hands out groups, in the order of the tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scheduling:
+    """Take this scheduling for every `--dist` that shares out scopes."""
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first."""
+    items.sort(key=lambda item: next((i for i, f in enumerate(FIRST) if item.nodeid.startswith(f)), len(FIRST)))
