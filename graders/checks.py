@@ -467,6 +467,9 @@ SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
     "stream": lambda r: (r.drawn,),
     "no function": lambda r: (r.custom,),
     "counts": lambda r: r.tally,
+    # roughly: a right solution may pad or copy a little, and what is small tells nothing
+    "largest": lambda r: tuple((elements >> 6).bit_length() for elements in r.largest),
+    "peak": lambda r: tuple((size >> 10).bit_length() for size in r.peak),
 }
 
 
