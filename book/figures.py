@@ -323,3 +323,52 @@ def attention_memory(lengths, floats, slopes):
     ax.set_xticks(lengths, lengths)
     ax.minorticks_off()
     ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left")
+
+
+def quantiser_stairs(x, y, to_x, to_s, level):
+    """Plot a quantiser, its gradient for its input and for its scale.
+
+    Args:
+        x: points.
+        y: the quantised values.
+        to_x: the gradient for x at each point.
+        to_s: what each point adds to the gradient for the scale.
+        level: the integer that each point is stored as, the true slope for the scale.
+    """
+    value, mask, saw = canvas(rows=3, height=7.5)[1]
+    value.plot(x, x, "--", color=INK, lw=1.5, label="x")
+    saw.plot(x, level, ":", color=ORANGE, label="true slope q")
+    for ax, t, label in ((value, y, "y"), (mask, to_x, "gradient for x"), (saw, to_s, "gradient for s")):
+        jumps = [0, *((t.diff().abs() > 0.3).nonzero().flatten() + 1).tolist(), len(x)]
+        for start, stop in zip(jumps, jumps[1:], strict=False):
+            ax.plot(x[start:stop], t[start:stop], color=BLUE, label=None if start else label)
+        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
+        ax.set_xlim(-3.2, 3.2)
+    value.set(ylim=(-2.8, 3.4), yticks=[-2, -1, 0, 1, 1.5])
+    mask.set(ylim=(-0.15, 1.7), yticks=[0, 1])
+    saw.set(ylim=(-4.8, 5.6), yticks=[-4, -2, 0, 2, 3], xlabel="x")
+
+
+def accuracy_bits(bits, floats, scores):
+    """Plot the accuracy of quantised nets against the number of bits, with the spread over seeds.
+
+    Args:
+        bits: numbers of bits.
+        floats: the accuracies in float64, one for each seed.
+        scores: (grid, bits, steps) to the accuracies, one for each seed.
+    """
+    ax = canvas(height=4.2)[1][0]
+    ax.axhspan(min(floats), max(floats), color=INK, alpha=0.4, lw=0, label="float")
+    after = [[a for (_, b, steps), runs in scores.items() if (b, steps) == (n, 0) for a in runs] for n in bits]
+    ends = [min(a) for a in after], [max(a) for a in after]
+    ax.fill_between(range(len(bits)), *ends, fc="none", ec=INK, hatch="////", lw=0, label="post-training")
+    names = {"tensor": (ORANGE, ":s"), "row": (GREEN, "--^"), "learned": (BLUE, "-o")}
+    for shift, (kind, (color, style)) in zip((-0.08, 0, 0.08), names.items(), strict=True):
+        runs = [sorted(scores[kind, n, 100]) for n in bits]
+        middle = [r[len(r) // 2] for r in runs]
+        spread = [[m - r[0] for m, r in zip(middle, runs)], [r[-1] - m for m, r in zip(middle, runs)]]
+        at = [k + shift for k in range(len(bits))]
+        ax.errorbar(at, middle, spread, fmt=style, color=color, ms=7, mfc="none", capsize=3, label=f"trained, {kind}")
+    ax.set(title="accuracy", ylim=(0.15, 1.02), xlabel="bits", xticks=range(len(bits)))
+    ax.set_xticklabels(bits)
+    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="lower left")
