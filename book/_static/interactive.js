@@ -277,8 +277,8 @@
         output.replaceChildren(
           html("span", {}, html("strong", {}, `Step ${step} of ${order.length}:`), ` queries ${queries}, keys ${keys}; `,
             html("span", {}, `${cells(now).length} scores in memory`), masked ? `, ${masked} masked` : ""),
-          ...lines.map((line) => html("span", {}, line)),
           html("span", {}, `Tiles skipped: ${all.length - order.length} of ${all.length}`),
+          ...lines.map((line) => html("span", {}, line)),
         );
         draw();
       };
