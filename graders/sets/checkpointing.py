@@ -135,7 +135,7 @@ saved_bytes = Task(
         Check(
             "count",
             2,
-            "the bytes of what autograd packs: every dtype, outputs too, each storage once and whole",
+            "what autograd packs, in bytes: any dtype, outputs too, each storage once and whole",
             "Two tensors may share one storage, and a view keeps all of it alive.",
             _counts,
             (look.exists, look.runs, look.returns, look.whole),
@@ -143,7 +143,7 @@ saved_bytes = Task(
         Check(
             "free",
             2,
-            "arguments and leaves that require grad are left out, their views too; constants are counted",
+            "arguments and leaves that require grad are free, their views too; constants count",
             "Arguments and parameters are alive anyway; what counts is what is kept for backward alone.",
             _free,
             (look.exists, look.runs, look.returns, look.whole),
@@ -616,7 +616,7 @@ fused = Task(
         Check(
             "value",
             1,
-            "the output equals F.relu(F.linear(x, weight, bias)) for any leading dimensions, in every dtype",
+            "the output equals F.relu(F.linear(...)) for any leading dimensions and dtype",
             "Forward is what every later number rests on.",
             lambda d: [
                 *_layers(d, order=0),
@@ -628,7 +628,7 @@ fused = Task(
         Check(
             "gradient",
             2,
-            "all three gradients equal torch's, whichever arguments need one, and gradcheck passes",
+            "all gradients equal torch's, whichever are needed, and gradcheck passes",
             "The ReLU lets g through where the output is above 0; what passes goes on as in a linear layer.",
             lambda d: [
                 *_layers(d),
@@ -644,7 +644,7 @@ fused = Task(
         Check(
             "edges",
             1,
-            "no gradient where the output is 0: exactly at 0 before the ReLU, and under an infinite g",
+            "no gradient where the output is 0: at the kink, and where g is infinite",
             "Torch's relu has the gradient 0 at 0, and 0 times infinity is nan.",
             _edges,
             (*FORWARD, look.function, look.gradient),
@@ -1282,7 +1282,7 @@ checkpoint = Task(
         Check(
             "arguments",
             1,
-            "the gradients of the arguments, whatever stands between them, and of each output's part",
+            "arguments get their gradients, whatever stands between them, from every output",
             "Backward runs fn again on the saved arguments, and differentiates that run with the upstream gradient.",
             lambda d: [
                 _ran(d, "two arguments", _holding(d, "gated", 3, 3), d.normal(2, 3), d.normal(2, 3)),
@@ -1319,7 +1319,7 @@ checkpoint = Task(
         Check(
             "randomness",
             1,
-            "masks repeat in backward, and both passes leave the random stream where it belongs",
+            "masks repeat in backward; both passes leave the random stream where it belongs",
             "A gradient through another dropout mask belongs to an output that you did not return.",
             lambda d: [
                 _ran(d, "dropout and noise", _holding(d, "dropping", 6, 5), d.normal(7, 6)),
@@ -1357,7 +1357,7 @@ checkpoint = Task(
         Check(
             "memory",
             1,
-            "nothing that fn makes on its way stays between forward and backward; fn runs once in each",
+            "what fn makes on its way is freed until backward; fn runs once in each pass",
             "Memory for time: that is the purpose of it.",
             lambda d: [
                 _deep(d),
@@ -1948,9 +1948,10 @@ class graph_kept(Rerun):
     def forward(fn, around, anchor, *args):
         around.args = list(map(_own, args))
         with torch.enable_grad():
-            around.outputs = _as_tuple(fn(*around.args))
+            result = fn(*around.args)
+        around.outputs = _as_tuple(result)
         outputs = tuple(o.detach() for o in around.outputs)
-        return outputs if len(outputs) > 1 else outputs[0]
+        return outputs if isinstance(result, tuple) else outputs[0]
 
     @staticmethod
     def backward(ctx, *upstream):
