@@ -238,11 +238,11 @@
           const [w, h] = [(column[1] - column[0]) * size, (row[1] - row[0]) * size];
           const step = order.indexOf(tile) + 1;
           const look = tile === now ? "now" : step === 0 ? "skipped" : step < input(slider).value ? "done" : "";
-          box(`tile ${look}`, x + 1, y + 1, w - 2, h - 2);
+          box(`tile score ${look}`, x + 1, y + 1, w - 2, h - 2);
           if (step === 0) parts.push(svg("path", { class: "cross", d: `M${x + 1},${y + 1}l${w - 2},${h - 2}m0,${2 - h}l${2 - w},${h - 2}` }));
           if (tile === now)
             for (const [i, j] of cells(tile))
-              say(px(j + 0.5), py(i + 0.5), hidden(i, j) ? "−∞" : signed(score(i, j)), "middle small");
+              say(px(j + 0.5), py(i + 0.5), hidden(i, j) ? "−∞" : signed(score(i, j)), "middle small score");
           else if (step) say(x + w / 2, y + h / 2, String(step));
         }
         // What the step writes: m, ℓ and o of its rows, or the gradients of its rows and columns.

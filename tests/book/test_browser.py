@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -239,6 +240,112 @@ def test_clip_value_says_the_same_without_a_script(chromium: Browser, book: Buil
     for row in rows:
         clip, *cells = row.locator("th, td").all_inner_texts()
         assert cells == [str(value) for value in by_torch(float(clip))], clip
+    context.close()
+
+
+# ------------------------------------------------------------------- attention-tiles: the score matrix, tile by tile
+
+QUERIES, KEYS = ([0, 4, 8, 10], [0, 3, 6, 9, 11])  # where the blocks begin, and the end
+NOTHING = float("-inf")
+
+
+def scores_by_torch(causal: bool) -> torch.Tensor:
+    """The figure's scores, 10 queries by 11 keys, as attention is given them."""
+    i, j = torch.arange(10)[:, None], torch.arange(11)
+    scores = ((4 * i + 3 * j + 2) % 11 - 5).double()
+    return scores.masked_fill(j > i, NOTHING) if causal else scores
+
+
+def tile_steps(causal: bool) -> list[tuple[range, range]]:
+    """Queries and keys of each tile that is not masked as a whole, in the order of the loop."""
+    blocks = [[range(a, b) for a, b in pairwise(ends)] for ends in (QUERIES, KEYS)]
+    scores = scores_by_torch(causal)
+    return [(q, k) for q in blocks[0] for k in blocks[1] if scores[q][:, k].max() > NOTHING]
+
+
+def attention_tiles(watched: Watched) -> Locator:
+    """The figure, which must be on the page."""
+    figure = watched.page.locator('figure[data-figure="attention-tiles"].ready')
+    assert figure.count() == 1
+    return figure
+
+
+def span(numbers: range) -> str:
+    """A block as the figure names it."""
+    return f"{numbers[0]} to {numbers[-1]}"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_tiles_say_what_torch_computes(causal: bool, visit: Callable[..., Watched]) -> None:
+    figure = attention_tiles(visit("book/10_flash_attention"))
+    if causal:
+        figure.locator("input[type=checkbox]").press("Space")
+    slider, scores, steps = figure.locator("input[type=range]"), scores_by_torch(causal), tile_steps(causal)
+    assert slider.get_attribute("max") == str(len(steps)) == ("9" if causal else "12")
+    for number, (q, k) in enumerate(steps, 1):
+        slider.fill(str(number))
+        masked = (scores[q][:, k] == NOTHING).sum().item()
+        seen = scores[q[-1], : k[-1] + 1]
+        m, lse = seen.max(), seen.logsumexp(0)
+        o = (torch.softmax(seen, 0) * torch.arange(len(seen))).sum()
+        ell = (lse - m).exp()
+        expected = [
+            f"Step {number} of {len(steps)}: queries {span(q)}, keys {span(k)}; {len(q) * len(k)} scores in memory"
+            + (f", {masked} masked" if masked else ""),
+            f"Tiles skipped: {12 - len(steps)} of 12",
+            f"Updates m, ℓ and o of queries {span(q)}. Query {q[-1]}: m {m:.0f}, ℓ {ell:.2f}, o {o * ell:.2f}",
+        ]
+        if number == len(steps) or steps[number][0] != q:
+            expected.append(f"Rows {span(q)} are done: o/ℓ (query {q[-1]}: {o:.2f}) and lse = m + log ℓ are stored")
+        assert figure.locator("output > span").all_inner_texts() == expected
+        assert slider.get_attribute("aria-valuetext") == f"step {number} of {len(steps)}"
+        shown = [text.replace("−", "-") for text in figure.locator("svg text.score").all_inner_texts()]
+        assert shown == [f"{s:.0f}".replace("inf", "∞") for s in scores[q][:, k].flatten()]
+
+
+def test_attention_tiles_light_up_in_order(visit: Callable[..., Watched]) -> None:
+    figure = attention_tiles(visit("book/10_flash_attention"))
+    slider = figure.locator("input[type=range]")
+    current, done, skipped = (figure.locator(f"svg rect.tile.{look}") for look in ("score.now", "done", "skipped"))
+    for causal, steps in ((False, 12), (True, 9)):
+        figure.locator("input[type=checkbox]").set_checked(causal)
+        slider.fill("1")
+        places = set()
+        for number in range(1, steps + 1):
+            assert (current.count(), done.count(), skipped.count()) == (1, number - 1, 12 - steps)
+            places.add((current.get_attribute("x"), current.get_attribute("y")))
+            slider.press("ArrowRight")
+        assert len(places) == steps
+
+
+def test_attention_tiles_backward_adds_to_queries_and_keys(visit: Callable[..., Watched]) -> None:
+    figure = attention_tiles(visit("book/10_flash_attention"))
+    figure.locator("select").select_option("backward")
+    figure.locator("input[type=range]").fill("12")
+    assert figure.locator("output > span").last.inner_text() == (
+        "Computes P again from lse. Adds to dq of queries 8 to 9, to dk and dv of keys 9 to 10"
+    )
+    assert {"dq", "dk, dv"} <= set(figure.locator("svg text").all_inner_texts())
+    figure.locator("select").select_option("forward")
+    assert {"m", "ℓ", "o"} <= set(figure.locator("svg text").all_inner_texts())
+
+
+def test_attention_tiles_say_the_same_without_a_script(chromium: Browser, book: Build) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((book.html / "book/10_flash_attention.html").as_uri())
+    table = page.locator('figure[data-figure="attention-tiles"] table')
+    heads = table.locator("thead th").all_inner_texts()[1:]
+    assert heads == [f"keys {a}–{b - 1}" for a, b in pairwise(KEYS)]
+    plain, causal, masked = tile_steps(False), tile_steps(True), scores_by_torch(True) == NOTHING
+    for row, (a, b) in zip(table.locator("tbody tr").all(), pairwise(QUERIES), strict=True):
+        head, *cells = row.locator("th, td").all_inner_texts()
+        assert head == f"queries {a}–{b - 1}"
+        for cell, (c, d) in zip(cells, pairwise(KEYS), strict=True):
+            tile = range(a, b), range(c, d)
+            last = f"{causal.index(tile) + 1}" if tile in causal else "skipped"
+            last += ", masked" if tile in causal and masked[a:b, c:d].any() else ""
+            assert cell == f"{plain.index(tile) + 1}; causal {last}"
     context.close()
 
 
