@@ -38,8 +38,7 @@ CONTRACT = (*FIRST[:4], look.untouched, *FIRST[4:], look.stateless, look.guarded
 # Every operator of torch that adds exponentials, or divides by their sum
 SUMS = operators(
     "logsumexp logaddexp logaddexp2 logcumsumexp _logcumsumexp _softmax _log_softmax _safe_softmax _masked_softmax "
-    "_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward softplus log_sigmoid_forward "
-    "log_sigmoid_backward nll_loss_forward nll_loss2d_forward"
+    "_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward nll_loss_forward nll_loss2d_forward"
 )
 
 
@@ -80,11 +79,9 @@ def _forms(d: Draw, order: int) -> list[Case]:
     """Every dtype, shape and layout, over one axis."""
     x = _logits(d)
     inputs = [(f"a {_named(t)} input", x(2, 3, dtype=t), 1) for t in DTYPES] + [
-        ("rows", x(3, 4), -1),
         ("columns", x(3, 4), 0),
         ("a vector", x(4), 0),
-        ("a 0-d input", x(), 0),
-        ("a 0-d float16 input", x(dtype=HALF), -1),
+        ("a 0-d input", x(), -1),
         ("no rows", x(0, 3), 1),
         ("an axis of one element", x(2, 1), 1),
         ("a 3-d input", x(2, 3, 4), 1),
@@ -98,11 +95,10 @@ def _forms(d: Draw, order: int) -> list[Case]:
 def _dims(d: Draw) -> list[Case]:
     """dim in every form, keepdim in every way."""
     x = _logits(d)
-    dims = (0, -2, (1,), (0, 2), (2, 0), (-2, -1), (-1, 0), (0, 1, 2))
-    cases = [d.case(f"dim={i}", x(2, 3, 4), i) for i in dims]
-    cases += [d.case(f"dim={i}, keepdim=True", x(2, 3, 4), i, True) for i in dims]
+    cases = [d.case(f"dim={i}", x(2, 3, 4), i) for i in (0, -2, (1,), (2, 0), (-2, -1), (0, 1, 2))]
+    cases += [d.case(f"dim={i}, keepdim=True", x(2, 3, 4), i, True) for i in (-2, (0, 2), (-1, 0))]
     cases += [
-        d.case(f"equal sizes, dim={i}", x(3, 3, 3), i, k) for i in (0, 1, (0, 1), (-2, -1)) for k in (False, True)
+        d.case(f"equal sizes, dim={i}", x(3, 3, 3), i, k) for i, k in ((0, False), ((-2, -1), False), ((0, 1), True))
     ]
     return [
         *cases,
@@ -208,7 +204,7 @@ logsumexp = Task(
         Check(
             "infinities",
             1,
-            "rows of -inf give -inf, rows with inf give inf, and nan reaches no other row or gradient",
+            "rows of -inf give -inf, rows with inf give inf, and nan reaches no other row",
             "Masks are made of -inf, and one nan in one row ends a training run.",
             _infinite,
             (*BOTH, look.allowed),
@@ -607,18 +603,6 @@ class normalised_over_everything(LogSumExpNew):
         return g.reshape(_kept(x, ctx.dim)) * e / e.sum(), None, None
 
 
-@logsumexp.mistake(
-    "gradient",
-    "Your gradient is exp(x - m) without the division by the sum: the largest element of a row always gets 1. Divide by the sum "
-    "of these numbers along dim, or take exp(x - output).",
-)
-class not_normalised(LogSumExpNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, _ = ctx.saved_tensors
-        return g.reshape(_kept(x, ctx.dim)) * (x - _largest(x, ctx.dim)).exp(), None, None
-
-
 @logsumexp.mistake("gradient", VIEW_NEEDED)
 class view_needed(LogSumExpNew):
     @staticmethod
@@ -654,17 +638,6 @@ class shift_of_everything(LogSumExpNew):
     def forward(x, dim, keepdim=False):
         m = x.max() if x.numel() else x.new_zeros(())
         return _shifted(x, dim, keepdim, torch.where(m.isinf(), 0, m))
-
-
-@logsumexp.mistake(
-    "extremes",
-    "You shift by the largest absolute value. In a row of large negative numbers that moves the exponents down, not up, and "
-    "every exp is 0. Shift by the maximum itself.",
-)
-class shift_by_absolute_value(LogSumExpNew):
-    @staticmethod
-    def forward(x, dim, keepdim=False):
-        return _shifted(x, dim, keepdim, _largest(x.abs(), dim))
 
 
 @logsumexp.mistake(
@@ -846,7 +819,7 @@ class returns_its_input(LogSumExpNew):
 
 
 @logsumexp.mistake(
-    "gradient",
+    "extremes",
     "Your backward calls torch's softmax, which this task forbids: you have the output, and exp(x - output) is the softmax.",
 )
 class calls_softmax(LogSumExpNew):
@@ -1445,7 +1418,7 @@ cross_entropy = Task(
         Check(
             "gradient",
             2,
-            "the gradient equals torch's for upstream gradients of any size, and gradcheck passes",
+            "the gradient equals torch's for any upstream gradient, and gradcheck passes",
             "Backward returns (p - y) / N times the upstream gradient, p the softmax of a row, y 1 at its target.",
             lambda d: [
                 *_batches(d, order=1),
@@ -1458,7 +1431,7 @@ cross_entropy = Task(
         Check(
             "extremes",
             1,
-            "logits of 10000 and -10000, 100 and -100 in halves, and -inf: loss and gradient right",
+            "logits of 10000 and -10000, 100 and -100 in halves, and -inf: loss and gradient",
             "Logits of this size are everyday, and -inf is how a class is ruled out.",
             _far_batches,
             (*BOTH, look.allowed),
@@ -1466,7 +1439,7 @@ cross_entropy = Task(
         Check(
             "second_order",
             1,
-            "the gradient can be differentiated again, by the logits and by the upstream gradient",
+            "the gradient can be differentiated again, by logits and upstream gradient",
             "The Hessian of a row is (diag(p) - p p^T) / N. Newton steps and gradient penalties need it.",
             lambda d: [
                 d.case("a batch", *_batch(d, 4, 3), order=2),
