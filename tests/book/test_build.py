@@ -25,6 +25,7 @@ TERMS = {  # what a reader would look for on each page
     "book/05_clipped_relu": "hardtanh",
     "book/06_linear": "broadcast",
     "book/07_logsumexp": "softmax",
+    "book/08_qat": "quantisation",
     "book/09_checkpointing": "recompute",
     "book/10_flash_attention": "tiled",
     "book/errata": "torch",
