@@ -224,8 +224,9 @@ def custom(x: Tensor) -> Tensor:
 
 
 def dropped_on_the_way(x: Tensor) -> Tensor:
-    """Part of what it computes leads to no result."""
-    x.exp().sin()
+    """Much of what it computes leads to no result, and its memory is used again."""
+    for _ in range(12):
+        x.sum().expand(500).exp()
     return x.tanh()
 
 
