@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from graders import checks as look
 from graders.checks import Finding, describe
 from graders.records import Case, Record
-from graders.task import BRAIN, DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task, operators
+from graders.task import BRAIN, DOUBLE, DTYPES, SINGLE, Check, Draw, Task, operators
 from graders.wording import (
     FLOAT32,
     FLOAT32_AND_BACK,
@@ -161,11 +161,11 @@ def _alike(d: Draw, dtype: torch.dtype = BRAIN) -> tuple[Tensor, Tensor, Tensor]
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-MANY = 80
+MANY, FEWER = 64, 48
 
 
 def _many_keys() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
-    """The first key counts as much as some hundred others, each of which a sum in bfloat16 would lose.
+    """The first key counts as much as dozens of others together, each of which a sum in bfloat16 would lose.
 
     The first query sees it in the gradient of q, the second in the output.
     """
@@ -173,14 +173,14 @@ def _many_keys() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     signs = 1 - 2.0 * (torch.arange(MANY - 1) % 2)
     q[1, 1] = math.sqrt(2)
     k[0], v[0, 0] = torch.tensor([MANY, 5.9]), 1.0
-    k[1:, 0], v[1:, 0], v[1:, 1] = 0.15 * signs, signs, 1.0
+    k[1:, 0], v[1:, 0], v[1:, 1] = 0.11 * signs, signs, 1.0
     g[0, 0] = g[1, 1] = 1.0
     return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
 
 
 def _many_queries() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
-    """The first query sends back as much as some hundred others, each of which a sum in bfloat16 would lose."""
-    q, k, v, g = (torch.zeros(n, 2, dtype=DOUBLE) for n in (MANY, 2, 2, MANY))
+    """The first query sends back as much as dozens of others together, each of which a sum in bfloat16 would lose."""
+    q, k, v, g = (torch.zeros(n, 2, dtype=DOUBLE) for n in (FEWER, 2, 2, FEWER))
     q[:, 0], v[0, 0], v[1, 0] = 1.0, 6.0, -6.0
     g[0, 0], g[1:, 0] = 1.0, 0.0033
     return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
@@ -240,7 +240,7 @@ tiled = Task(
             2,
             "logits of every size, and sums that lose nothing in float16 and bfloat16",
             "Each row needs its own running maximum, and sums need more digits than bfloat16 has.",
-            lambda d: [*_far(d, 3), _forward(d, "bfloat16, 80 keys", _many_keys()[0], 1)],
+            lambda d: [*_far(d, 3), _forward(d, "bfloat16, 64 keys", _many_keys()[0], 1)],
             FORWARD,
         ),
         Check(
@@ -266,7 +266,7 @@ def _subsets(d: Draw) -> Iterator[Case]:
     for flags in list(product((True, False), repeat=3))[1:-1]:
         wanted = " and ".join(n for n, f in zip("qkv", flags, strict=True) if f)
         yield d.case(
-            f"a gradient for {wanted} alone", *_qkv(d, 3, 4), False, 2, 3, requires=(*flags, False, False, False)
+            f"a gradient for {wanted} alone", *_qkv(d, 3, 4), False, 3, 4, requires=(*flags, False, False, False)
         )
 
 
@@ -285,8 +285,8 @@ def _far_both(d: Draw) -> list[Case]:
         _forward(d, "logits near -131072, causal", _exact(d), True, 3, 2),
         d.case("float16, products above 65504", *_far_in_half(d), False, 2, 2),
         d.case("bfloat16, logits near 90", *_alike(d), False, 3, 4),
-        d.case("bfloat16, 80 keys", *keys, False, 2, 1, upstream=g_keys),
-        d.case("bfloat16, 80 queries", *queries, False, 1, 2, upstream=g_queries),
+        d.case("bfloat16, 64 keys", *keys, False, 2, 1, upstream=g_keys),
+        d.case("bfloat16, 48 queries", *queries, False, 1, 2, upstream=g_queries),
     ]
 
 
@@ -345,7 +345,7 @@ flash = Task(
         Check(
             "causal",
             3,
-            "causal from the top left, value and gradients, for all lengths and blocks; gradcheck",
+            "causal from the top left, value and gradients, for all lengths and blocks",
             "Query i sees the keys j <= i, whatever the lengths and the blocks are.",
             lambda d: [
                 d.case("equal lengths", *_qkv(d, 5, 5), True, 2, 2),
@@ -359,7 +359,6 @@ flash = Task(
                 d.case("bfloat16 input", *_qkv(d, 4, 4, dtype=BRAIN), True, 3, 2),
             ],
             BOTH,
-            lambda d: (*_qkv(d, 4, 3, 2, 2), True, 2, 2),
         ),
         Check(
             "extremes",
@@ -375,11 +374,13 @@ flash = Task(
             "no tensor larger than q, k, v, o or a tile; beside those four only lse is kept",
             "Memory that grows with the product of the lengths is what FlashAttention is there to avoid.",
             lambda d: [
-                d.case("dozens of queries and keys", *_qkv(d, 34, 39, 1, 2), True, 7, 8, watch=("trace",), deny=DENIED),
                 d.case(
-                    "a batch of heads", *_qkv(d, 5, 7, 2, 2, lead=(2, 1)), False, 3, 2, watch=("trace",), deny=DENIED
+                    "dozens of queries and keys", *_qkv(d, 34, 39, 1, 2), True, 9, 10, watch=("trace",), deny=DENIED
                 ),
-                d.case("bfloat16 input", *_qkv(d, 4, 7, 3, 3, dtype=BRAIN), False, 2, 3, watch=("trace",)),
+                d.case(
+                    "a batch of heads", *_qkv(d, 3, 4, 2, 2, lead=(2, 1)), False, 2, 2, watch=("trace",), deny=DENIED
+                ),
+                d.case("bfloat16 input", *_qkv(d, 2, 7, 3, 3, dtype=BRAIN), False, 2, 4, watch=("trace",)),
             ],
             (*BOTH[:6], look.allowed, *BOTH[6:], largest, peak, keeps_lse_alone),
         ),
@@ -926,17 +927,19 @@ class Parts:
 
 
 def _both(tiled_by: str, flash_by: str, message: str) -> Callable:
-    """Decorator: a mistake that can be made in either task, under one name."""
+    """Decorator: a mistake that can be made in either task, under one name.
+
+    Args:
+        flash_by: the check of FlashAttention; "": there the mistake is not listed, since it stands above already.
+    """
 
     def add(wrong: type[Parts]) -> type[Parts]:
-        flash.mistake(flash_by, message)(wrong)
-
         def as_function(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
             return wrong.tiled(q, k, v, block)
 
         as_function.__name__ = wrong.__name__
         tiled.mistake(tiled_by, message)(as_function)
-        return wrong
+        return flash.mistake(flash_by, message)(wrong) if flash_by else wrong
 
     return add
 
@@ -965,7 +968,7 @@ class max_started_at_zero(Parts):
 
 @_both(
     "extremes",
-    "extremes",
+    "",
     "Your running maximum starts at a number such as -1e4. A row whose logits are all below it loses every term and ends as "
     "0 / 0. Start at -inf.",
 )
@@ -987,7 +990,7 @@ class max_of_the_tile(Parts):
 
 @_both(
     "extremes",
-    "extremes",
+    "",
     "You take the maximum of the first tile and keep it. A later tile with larger logits overflows: update the maximum with "
     "every tile, and rescale what was summed so far.",
 )
@@ -1025,7 +1028,7 @@ class sum_not_rescaled(Parts):
 
 @_both(
     "value",
-    "value",
+    "",
     "You rescale the sum, and not the output. The output summed so far has the old maximum in it as well: multiply it by "
     "exp(m - m_new), too.",
 )
@@ -1037,7 +1040,7 @@ class output_not_rescaled(Parts):
 
 @_both(
     "value",
-    "value",
+    "",
     "You rescale nothing when the maximum rises: the sum and the output have terms of different maxima. Multiply both by "
     "exp(m - m_new) before you add.",
 )
@@ -1051,7 +1054,7 @@ class nothing_rescaled(Parts):
 
 @_both(
     "value",
-    "value",
+    "",
     "You divide the output by the sum after each tile, and go on adding to the quotient as if it were the sum of p v. Divide "
     "once, after the last tile (or multiply by the old sum before you add).",
 )
@@ -1068,7 +1071,7 @@ class divided_in_each_tile(Parts):
 
 @_both(
     "value",
-    "value",
+    "",
     "You take the softmax of each tile by itself and add the results. The weights of a row sum to 1 over all keys, not over "
     "each tile: that needs the running maximum and the running sum.",
 )
@@ -1094,7 +1097,7 @@ class scale_missing(Parts):
         return 1.0
 
 
-@_both("value", "value", "You divide the scores by d. It is the square root of d, the last dimension of q.")
+@_both("value", "", "You divide the scores by d. It is the square root of d, the last dimension of q.")
 class scale_without_root(Parts):
     @classmethod
     def scale(cls, q, v):
@@ -1103,7 +1106,7 @@ class scale_without_root(Parts):
 
 @_both(
     "value",
-    "value",
+    "",
     "You scale the scores by the last dimension of v. It is that of q and k that counts, 1 / sqrt(d): over d they are summed.",
 )
 class scale_of_v(Parts):
@@ -1128,7 +1131,7 @@ class ragged_tail_dropped(Parts):
 
 @_both(
     "value",
-    "value",
+    "",
     "You fill the last tile up with zeros, and the padded keys take part in the softmax with a logit of 0. Let the last tile be "
     "smaller, or set those scores to -inf.",
 )
@@ -1191,7 +1194,7 @@ class four_dimensions_only(Parts):
 
 @_both(
     "value",
-    "value",
+    "",
     "You swap axes by numbers that count from the front (transpose(1, 2), or .t()), which suits one number of leading "
     "dimensions alone. k.transpose(-2, -1), or k.mT, suits all.",
 )
@@ -1208,7 +1211,7 @@ class float32_inside(Parts):
         return super().forward(q.float(), k.float(), v.float(), causal, block_q, block_k)
 
 
-@_both("value", "value", FLOAT32_AND_BACK)
+@_both("value", "", FLOAT32_AND_BACK)
 class float32_and_back(Parts):
     @classmethod
     def wide(cls, dtype):
@@ -1249,7 +1252,7 @@ class low_precision_scores(Parts):
         return s
 
 
-@_both("value", "value", VIEW_NEEDED)
+@_both("value", "", VIEW_NEEDED)
 class view_needed(Parts):
     @classmethod
     def forward(cls, q, k, v, causal, block_q, block_k):
@@ -1291,7 +1294,7 @@ class rows_of_scores(Parts):
 
 @_both(
     "memory",
-    "memory",
+    "",
     "Your numbers are right, but you collect the scores of all tiles in a list, which together are the N_q x N_k matrix. Use each "
     "tile for the running maximum, sum and output, and let it go.",
 )
@@ -1371,13 +1374,6 @@ class d_outside_the_bracket(Parts):
         return p * dp - delta
 
 
-@flash.mistake("gradient", "You add D, and should take it away: dS = P * (dP - D).")
-class d_added(Parts):
-    @classmethod
-    def through_softmax(cls, p, dp, delta):
-        return p * (dp + delta)
-
-
 @flash.mistake(
     "gradient",
     "You compute D from one tile, rowsum(P * dP) over its keys. The sum runs over all keys of the row, which is why it is taken from "
@@ -1387,16 +1383,6 @@ class d_of_the_tile(Parts):
     @classmethod
     def through_softmax(cls, p, dp, delta):
         return p * (dp - (p * dp).sum(-1, keepdim=True))
-
-
-@flash.mistake(
-    "gradient",
-    "Your D is one number for all rows. Each query has its own: D = (dO * O).sum(-1, keepdim=True).",
-)
-class d_for_all_rows(Parts):
-    @classmethod
-    def delta(cls, g_i, o_i):
-        return (g_i * o_i).sum()
 
 
 @flash.mistake(
@@ -1420,16 +1406,6 @@ class q_gradient_not_scaled(Parts):
     @classmethod
     def gradients(cls, ds, p, q_i, k_j, g_i, scale):
         return ds @ k_j, scale * ds.mT @ q_i, p.mT @ g_i
-
-
-@flash.mistake(
-    "gradient",
-    "The gradient of k lacks the factor 1 / sqrt(d). The scores are scale q k^T, so both dq = scale dS k and dk = scale dS^T q have it.",
-)
-class k_gradient_not_scaled(Parts):
-    @classmethod
-    def gradients(cls, ds, p, q_i, k_j, g_i, scale):
-        return scale * ds @ k_j, ds.mT @ q_i, p.mT @ g_i
 
 
 @flash.mistake(
@@ -1499,13 +1475,6 @@ class lse_without_sum(Parts):
         return m
 
 
-@flash.mistake("gradient", "Your lse is m + sum. It is the logarithm of the sum that is added: m + log(sum).")
-class lse_without_log(Parts):
-    @classmethod
-    def lse(cls, m, total):
-        return m + total
-
-
 @flash.mistake(
     "gradient",
     "Your lse is log(sum), without the maximum. The sum is one of exp(s - m), so lse is m + log(sum).",
@@ -1571,16 +1540,6 @@ class nothing_returned(Parts):
     @classmethod
     def backward(cls, ctx, g):
         return None, None, None
-
-
-@flash.mistake(
-    "gradient", "Your backward divides the gradients by the number of queries. What the queries send back adds up."
-)
-class averaged(Parts):
-    @classmethod
-    def backward(cls, ctx, g):
-        dq, dk, dv = super().backward(ctx, g)
-        return dq, dk / g.shape[-2], dv / g.shape[-2]
 
 
 @flash.mistake(
@@ -1957,5 +1916,88 @@ class writes_into_upstream(Parts):
         return grads
 
 
+# --- the chapter's FlashSkeleton ----------------------------------------------------------------------------------------
+
+
+def _aligned(d: Draw, *lead: int, dtype: torch.dtype = DOUBLE, size: float = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v of one shape, of length 8."""
+    q, k, v = _qkv(d, 8, 8, 4, 4, lead, dtype)
+    return size * q, k, v
+
+
+skeleton = Task(
+    "FlashSkeleton",
+    "FlashSkeleton.apply(q, k, v, block)",
+    lambda q, k, v, block: attention(q, k, v),
+    (
+        Check(
+            "value",
+            0,
+            "the output equals torch's, large logits too",
+            "Forward is what every later number rests on.",
+            lambda d: [
+                d.case("a matrix", *_aligned(d), 2, order=0),
+                d.case("two heads", *_aligned(d, 2), 4, order=0),
+                d.case("logits x 1000", *_aligned(d, 1, 2, size=1000), 2, order=0),
+                d.case("float32, logits x 50", *_aligned(d, dtype=SINGLE, size=50), 4, order=0),
+            ],
+            FORWARD,
+        ),
+        Check(
+            "gradient",
+            0,
+            "the gradients of q, k and v equal torch's; gradcheck",
+            "Backward computes each tile's weights again from lse, and adds up over all tiles.",
+            lambda d: [
+                d.case("a matrix", *_aligned(d), 2),
+                d.case("two heads", *_aligned(d, 2), 4),
+                d.case("a batch of heads, float32", *_aligned(d, 1, 2, dtype=SINGLE), 2),
+            ],
+            FIRST,
+            lambda d: (*_aligned(d), 4),
+        ),
+        Check(
+            "memory",
+            0,
+            "beside q, k, v and o only lse is kept",
+            "Memory that grows with the square of the length is what the tiles are there to avoid.",
+            lambda d: [d.case("two heads", *_aligned(d, 2), 2, watch=("trace",))],
+            (*FIRST, keeps_lse_alone),
+        ),
+    ),
+)
+
+
+@skeleton.solution
+class SkeletonRight:
+    """As the chapter has it."""
+
+    @staticmethod
+    def apply(q, k, v, block):
+        return _Own.apply(q, k, v, False, block, block)[0]
+
+
+def _aligned_mistake(caught_by: str, message: str, wrong: type[Parts]) -> None:
+    """One of the mistakes above, as the chapter shows it."""
+
+    def as_skeleton(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
+        return wrong.apply(q, k, v, False, block, block)
+
+    as_skeleton.__name__ = wrong.__name__
+    skeleton.mistake(caught_by, message)(as_skeleton)
+
+
+_aligned_mistake(
+    "value",
+    "Your tiles add exp(s) without taking a running maximum away first. It is right for small logits and overflows for "
+    "large ones: exp(89) is inf in float32. Keep the maximum of each row so far, and rescale the sum and the output when "
+    "it moves.",
+    no_running_max,
+)
+for _wrong in (missing_d, overwritten, saves_p):
+    _known = next(m for m in flash.mistakes if m.name == _wrong.__name__)
+    _aligned_mistake(_known.caught_by, _known.message, _wrong)
+
+
 TASKS = (tiled, flash)
-CHAPTER = ()
+CHAPTER = (skeleton,)
