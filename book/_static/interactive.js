@@ -207,7 +207,7 @@
 
       const pass = choice("pass", ["forward", "backward"]);
       const causal = check("causal");
-      const slider = range("step", 1, all.length, 1, 1);
+      const slider = range("step", 1, all.length, 1, 6); // some tiles done, some ahead
       const output = html("output", { "aria-live": "polite" });
       const root = svg("svg", { role: "img", "aria-label": "The score matrix, 10 queries by 11 keys, cut into 12 tiles" });
       const draw = () => {

@@ -161,7 +161,7 @@ def dead_figures(watched: Watched) -> list[str]:
     faults = []
     for figure in watched.page.locator("figure[data-figure]").all():
         name = figure.get_attribute("data-figure")
-        if not figure.locator("svg polyline, svg path").count():
+        if not figure.locator("svg polyline, svg path, svg rect").count():
             faults.append(f"{name}: nothing is drawn")
         controls = figure.locator("input, select, button").all()
         if not controls:

@@ -299,7 +299,7 @@ def test_attention_tiles_say_what_torch_computes(causal: bool, visit: Callable[.
             expected.append(f"Rows {span(q)} are done: o/ℓ (query {q[-1]}: {o:.2f}) and lse = m + log ℓ are stored")
         assert figure.locator("output > span").all_inner_texts() == expected
         assert slider.get_attribute("aria-valuetext") == f"step {number} of {len(steps)}"
-        shown = [text.replace("−", "-") for text in figure.locator("svg text.score").all_inner_texts()]
+        shown = [text.replace("−", "-") for text in figure.locator("svg text.score").all_text_contents()]
         assert shown == [f"{s:.0f}".replace("inf", "∞") for s in scores[q][:, k].flatten()]
 
 
@@ -325,9 +325,9 @@ def test_attention_tiles_backward_adds_to_queries_and_keys(visit: Callable[..., 
     assert figure.locator("output > span").last.inner_text() == (
         "Computes P again from lse. Adds to dq of queries 8 to 9, to dk and dv of keys 9 to 10"
     )
-    assert {"dq", "dk, dv"} <= set(figure.locator("svg text").all_inner_texts())
+    assert {"dq", "dk, dv"} <= set(figure.locator("svg text").all_text_contents())
     figure.locator("select").select_option("forward")
-    assert {"m", "ℓ", "o"} <= set(figure.locator("svg text").all_inner_texts())
+    assert {"m", "ℓ", "o"} <= set(figure.locator("svg text").all_text_contents())
 
 
 def test_attention_tiles_say_the_same_without_a_script(chromium: Browser, book: Build) -> None:
