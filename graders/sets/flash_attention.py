@@ -320,7 +320,7 @@ flash = Task(
         Check(
             "gradient",
             4,
-            "not causal, the gradients of q, k and v equal torch's, any of them alone too; gradcheck",
+            "not causal, the gradients of q, k and v equal torch's, each alone too; gradcheck",
             "Backward computes each tile's weights again from lse, and adds up over all tiles.",
             lambda d: [
                 *(d.case(f"{str(t)[6:]} input", *_qkv(d, 4, 5, dtype=t), False, 3, 2) for t in DTYPES),
