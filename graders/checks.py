@@ -473,6 +473,9 @@ SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
 }
 
 
+NAMES = r"\b\w+Backward|'[^']*'|(?<=modified by an inplace operation).*"
+
+
 def _close(a: object, b: object) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_close, a, b))
@@ -490,8 +493,8 @@ def alike(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS
     """Whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
 
     def told(r: Record) -> tuple:
-        # messages tell mistakes apart, but for the names that the author chose
-        said = r.failure and re.sub(r"\b\w+Backward|'[^']*'", "", r.failure.message)
+        # messages tell mistakes apart, but for what depends on names, or on how often a tensor was changed
+        said = r.failure and re.sub(NAMES, "", r.failure.message, flags=re.S)
         failure = r.failure and (r.failure.stage, r.failure.kind, said)
         numbers = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads)
         numbers += () if set(looks) == {"gradient"} else (r.second,)  # a wrong gradient's own derivative may be any

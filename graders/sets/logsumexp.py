@@ -84,6 +84,7 @@ def _forms(d: Draw, order: int) -> list[Case]:
         ("a 0-d input", x(), -1),
         ("no rows", x(0, 3), 1),
         ("an axis of one element", x(2, 1), 1),
+        ("one row", x(1, 3), 1),
         ("a 3-d input", x(2, 3, 4), 1),
         ("a transposed input", x(3, 2).t(), 1),
         ("every second row", x(4, 3)[::2], 0),
@@ -396,6 +397,17 @@ class epsilon_in_logarithm(LogSumExpNew):
         m = _largest(x, dim)
         y = m + ((x - m).exp().sum(dim, keepdim=True) + 1e-6).log()
         return y if keepdim else y.reshape(x.sum(dim).shape)
+
+
+@logsumexp.mistake(
+    "value",
+    "Your output is squeezed of every axis of size 1. Only the reduced axes go: x of shape (1, 3) reduced over 1 gives shape (1,).",
+)
+class squeezes_everything(LogSumExpNew):
+    @staticmethod
+    def forward(x, dim, keepdim=False):
+        y = LogSumExpNew.forward(x, dim, True)
+        return y if keepdim else y.squeeze()
 
 
 @logsumexp.mistake("value", FLOAT32_AND_BACK)
@@ -1337,9 +1349,10 @@ def writes_into_chunk(chunks):
 # --- CrossEntropy -----------------------------------------------------------------------------------------------------
 
 # The losses of torch that end in the logarithm of a probability
-LOSSES = operators(
-    "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward multi_margin_loss binary_cross_entropy "
-    "binary_cross_entropy_with_logits"
+LOSSES = (
+    *operators("nll_loss_forward nll_loss2d_forward multi_margin_loss binary_cross_entropy"),
+    *operators("binary_cross_entropy_with_logits"),
+    "torch.nn.functional.kl_div",
 )
 
 
@@ -1837,6 +1850,20 @@ class saves_softmax(CrossEntropyNew):
     def backward(ctx, g):
         p, target = ctx.saved_tensors
         return g * (p - F.one_hot(target, p.shape[1])) / len(p), None
+
+
+@cross_entropy.mistake(
+    "second_order",
+    "Your backward changes the softmax in place (p[...] -= 1, p -= y, p /= N). It is your own tensor, but the derivative of exp, or of "
+    "softmax, needs its values: torch cannot differentiate your gradient. Make a new one: p - y.",
+)
+class changes_softmax_in_place(CrossEntropyNew):
+    @staticmethod
+    def backward(ctx, g):
+        logits, target = ctx.saved_tensors
+        p = _log_p(logits).exp()
+        p[torch.arange(len(p)), target] -= 1
+        return g * p / len(p), None
 
 
 @cross_entropy.mistake("second_order", CUT_OFF)
