@@ -1383,8 +1383,8 @@ def _learned_forms(draw: Draw, order: int, *rest: object) -> list[Case]:
 
 
 LEARNED_RANGES = (  # scale, qmin, qmax
-    (0.3, -8, 7),
     (0.007, -128, 127),
+    (0.3, -8, 7),
     (40.0, 0, 15),
     (1.7, 0, 1),
     (0.9, -1, 1),
@@ -1452,7 +1452,7 @@ lsq = Task(
             lambda d: [
                 *_layouts(_learned_forms(d, 0, -3, 4)),
                 *_learned_edges(d, 0),
-                *_learned_ranges(d, 0),
+                *_learned_ranges(d, 0)[::2],
                 *_learned_far(d, 0),
                 d.case(
                     "inside and outside", *_learned_case(d, 6, dtype=SINGLE), order=0, watch=("trace",), deny=DENIED
@@ -1470,7 +1470,7 @@ lsq = Task(
                     *_learned_edges(d, 1),
                     *_learned_ranges(d, 1)[1::2],
                     *_learned_far(d, 1)[:1],
-                    *_layouts(_learned_forms(d, 1, -3, 4)),
+                    *_learned_forms(d, 1, -3, 4)[-5:],
                 ]
             ),
             BOTH,
@@ -1486,7 +1486,7 @@ lsq = Task(
                 *_learned_ranges(d, 1),
                 *_learned_far(d, 1),
                 d.case("upstream gradients of every size", *_learned_case(d, 12), upstream=d.scales(12)),
-                *_layouts(_learned_forms(d, 1, -3, 4)),
+                *_learned_forms(d, 1, -3, 4)[-4:],
             ],
             BOTH,
         ),
