@@ -599,6 +599,30 @@ def test_what_helpers_count_is_in_the_record(monkeypatch: pytest.MonkeyPatch) ->
     assert found(lambda f, x: (f(x), f(x))[0], look.counts(calls=2), expected=lambda f, x: f(x), **given) == ""
 
 
+def test_a_whole_number_the_stream_and_the_bytes_kept() -> None:
+    three = lambda x: 3  # noqa: E731
+    assert found(three, look.whole, expected=three) == ""
+    assert "not a Python int" in found(lambda x: 3.0, look.whole, expected=three)
+    assert "not a Python int" in found(lambda x: (3, 3), look.whole, expected=three)
+    assert "Wrong number" in found(lambda x: 4, look.whole, expected=three)
+
+    def draws(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rand(3)
+
+    def puts_back(x: torch.Tensor) -> torch.Tensor:
+        with torch.random.fork_rng([]):
+            return draws(x)
+
+    assert found(draws, look.value, look.stream, expected=draws) == ""
+    assert "random stream" in found(puts_back, look.value, look.stream, expected=draws)
+
+    keeps = lambda x: x.sin() * x.cos()  # noqa: E731
+    traced = {"watch": ("trace",), "expected": keeps}
+    assert "48 bytes" in found(keeps, look.keeps_at_most(47), **traced)
+    assert found(keeps, look.keeps_at_most(48), **traced) == ""
+    assert found(keeps, look.keeps_at_most(0), expected=keeps) == ""  # not watched
+
+
 def test_exact_and_no_function_and_differentiable() -> None:
     nearly = lambda x: 2 * x * (1 + 2**-52)  # noqa: E731
     assert "not exact" in found(nearly, look.exact) and found(nearly, look.value) == ""
