@@ -339,9 +339,8 @@ def quantiser_stairs(x, y, to_x, to_s, level):
     value.plot(x, x, "--", color=INK, lw=1.5, label="x")
     saw.plot(x, level, ":", color=ORANGE, label="true slope q")
     for ax, t, label in ((value, y, "y"), (mask, to_x, "gradient for x"), (saw, to_s, "gradient for s")):
-        jumps = [0, *((t.diff().abs() > 0.3).nonzero().flatten() + 1).tolist(), len(x)]
-        for start, stop in zip(jumps, jumps[1:], strict=False):
-            ax.plot(x[start:stop], t[start:stop], color=BLUE, label=None if start else label)
+        line = t.masked_fill(t.diff(prepend=t[:1]).abs() > 0.3, float("nan"))
+        ax.plot(x, line, color=BLUE, label=label)
         ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
         ax.set_xlim(-3.2, 3.2)
     value.set(ylim=(-2.8, 3.4), yticks=[-2, -1, 0, 1, 1.5])
@@ -366,7 +365,7 @@ def accuracy_bits(bits, floats, scores):
     for shift, (kind, (color, style)) in zip((-0.08, 0, 0.08), names.items(), strict=True):
         runs = [sorted(scores[kind, n, 100]) for n in bits]
         middle = [r[len(r) // 2] for r in runs]
-        spread = [[m - r[0] for m, r in zip(middle, runs)], [r[-1] - m for m, r in zip(middle, runs)]]
+        spread = [[r[len(r) // 2] - r[0] for r in runs], [r[-1] - r[len(r) // 2] for r in runs]]
         at = [k + shift for k in range(len(bits))]
         ax.errorbar(at, middle, spread, fmt=style, color=color, ms=7, mfc="none", capsize=3, label=f"trained, {kind}")
     ax.set(title="accuracy", ylim=(0.15, 1.02), xlabel="bits", xticks=range(len(bits)))
