@@ -44,7 +44,9 @@ def called(call: str, case: Case, yours: Record, expected: Record) -> look.Findi
     seen = dict(yours.tally).get("calls", 0)
     if dict(expected.tally).get("calls") and seen > most:
         where = "forward and backward together may run it twice" if most == 2 else "once is enough"
-        return look.Finding("counts", f"{case.name}: fn ran {seen} times; {where}.", {"yours": str(seen)})
+        return look.Finding(
+            "counts", f"{case.name}: fn ran {seen} times; {where}.", {"yours": str(seen), "expected": str(most)}
+        )
     return None
 
 
@@ -85,11 +87,32 @@ def _counted(packed: list[Tensor], free: set[int]) -> int:
     return sum(size for address, size in sizes.items() if address not in free)
 
 
-def _count_of(d: Draw, helper: str, *args: object, requires: tuple[bool, ...] | None = None, name: str = "") -> Case:
+WORDS = {  # what the functions without parameters do
+    "in_a_row": "x.sin().exp().tanh()",
+    "one_for_two": "y * y.sin() of y = x.exp()",
+    "one_size": "exp, tanh and sigmoid of x",
+    "pieces": "products of the two halves of x + 1",
+    "corner": "powers of the first row of 2 x",
+    "spread": "an expanded row, squared",
+    "chosen": "masks and indices",
+    "custom": "a Function that saves what it made",
+    "dropped_on_the_way": "fn makes twelve graphs and drops them",
+    "small_and_large": "tensors of several sizes",
+    "no_result": "fn returns None",
+    "once": "x.exp().tanh()",
+    "slope_of_a_cube": "fn takes a gradient on its way",
+    "product": "x * y",
+    "views_of_it": "products of views of x",
+    "cut_off": "x.detach() * x.cos()",
+    "leaf_inside": "fn makes a leaf",
+    "powers": "a number and None among the arguments",
+}
+
+
+def _count_of(d: Draw, helper: str, *args: object, requires: tuple[bool, ...] | None = None, more: str = "") -> Case:
     """A case of a function without parameters."""
     flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
-    words = name or f"fn = {helper}"
-    return d.case(words, Helper(helper), *args, order=0, requires=(False, *flags))
+    return d.case(WORDS[helper] + more, Helper(helper), *args, order=0, requires=(False, *flags))
 
 
 def _counts(d: Draw) -> list[Case]:
@@ -100,9 +123,9 @@ def _counts(d: Draw) -> list[Case]:
     return [
         *(_count_of(d, helper, x) for helper in plain),
         _count_of(d, "pieces", d.normal(2 * n, 3)),
-        *(_count_of(d, "in_a_row", d.normal(n, dtype=t), name=f"fn = in_a_row, {_named(t)}") for t in DTYPES[:3]),
-        _count_of(d, "in_a_row", d.normal(), name="fn = in_a_row, a 0-d argument"),
-        _count_of(d, "in_a_row", d.normal(0, 3), name="fn = in_a_row, an empty argument"),
+        *(_count_of(d, "in_a_row", d.normal(n, dtype=t), more=f", {_named(t)}") for t in DTYPES[:3]),
+        _count_of(d, "in_a_row", d.normal(), more=", a 0-d argument"),
+        _count_of(d, "in_a_row", d.normal(0, 3), more=", an empty argument"),
         d.case("fn is an object that is called", Helper("callable_object", ()), x, order=0),
     ]
 
@@ -113,9 +136,9 @@ def _free(d: Draw) -> list[Case]:
     layer = Helper("with_layer", (d.normal(3, 4), d.normal(3)), (True, True))
     return [
         _count_of(d, "product", x, y),
-        _count_of(d, "product", x, y, requires=(True, False), name="fn = product, y requires no gradient"),
+        _count_of(d, "product", x, y, requires=(True, False), more=", y requires no gradient"),
         _count_of(d, "views_of_it", x),
-        _count_of(d, "views_of_it", d.normal(5, n)[:, 1:], name="fn = views_of_it, its argument a view itself"),
+        _count_of(d, "views_of_it", d.normal(5, n)[:, 1:], more=", its argument a view itself"),
         _count_of(d, "cut_off", x),
         _count_of(d, "leaf_inside", x),
         _count_of(d, "powers", x, 3, None),
@@ -157,7 +180,7 @@ saved_bytes = Task(
             lambda d: [
                 _count_of(d, "once", d.normal(3, 4)),
                 _count_of(d, "slope_of_a_cube", d.normal(3, 4)),
-                _count_of(d, "once", d.normal(3, 4), requires=(False,), name="fn = once, x requires no gradient"),
+                _count_of(d, "once", d.normal(3, 4), requires=(False,), more=", x requires no gradient"),
                 *(
                     _count_of(d, helper, d.normal(4, 3))
                     for helper in ("one_for_two", "corner", "custom", "views_of_it")
