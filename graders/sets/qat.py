@@ -204,7 +204,7 @@ fake = Task(
         Check(
             "value",
             2,
-            "divided, rounded to even, shifted, clamped and scaled back, in every dtype, shape and layout",
+            "the output as the text says, in every dtype, shape and layout, at ties and far out",
             "Forward is what every later number rests on.",
             lambda d: [
                 *_layouts(d.forms(_usual(d), *USUAL, order=0)),
@@ -218,7 +218,7 @@ fake = Task(
         Check(
             "gradient",
             2,
-            "the upstream gradient where the code lies in qmin..qmax, ends included, else 0; None for the rest",
+            "the upstream gradient where the code is in qmin..qmax, else 0",
             "This is the gradient that you chose, so nothing but this comparison can prove it.",
             lambda d: [
                 _only_x(d, "inside and outside", _usual(d)(12), *USUAL),
@@ -231,7 +231,7 @@ fake = Task(
         Check(
             "arguments",
             1,
-            "any range with its scale and zero_point, as numbers or 0-d tensors, by position or by keyword",
+            "any range, scale and zero_point: numbers or 0-d tensors, also by keyword",
             "Every layer has a scale and a zero point of its own, and an observer hands them over as tensors.",
             lambda d: [
                 *_ranges(d, 1),
@@ -260,7 +260,7 @@ fake = Task(
         Check(
             "contract",
             1,
-            "the caller's tensors stay untouched; changing one before backward spoils no gradient",
+            "the caller's tensors stay untouched, also when one changes before backward",
             "Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
             lambda d: [
                 _only_x(
@@ -796,7 +796,7 @@ channel = Task(
         Check(
             "value",
             1,
-            "each row by its own scale and zero_point (axis = 0), in every dtype and layout",
+            "each row by its own scale and zero point (axis = 0), in every dtype",
             "Forward is what every later number rests on.",
             lambda d: [
                 *_channel_forms(d, 0),
@@ -809,7 +809,7 @@ channel = Task(
         Check(
             "gradient",
             1,
-            "the upstream gradient where the code lies in qmin..qmax, ends included, else 0 (axis = 0)",
+            "the upstream gradient where the code is in qmin..qmax, else 0",
             "This is the gradient that you chose, so nothing but this comparison can prove it.",
             lambda d: [
                 *_channel_forms(d, 1),
@@ -826,7 +826,7 @@ channel = Task(
         Check(
             "axes",
             2,
-            "each axis of inputs with 1 to 4 dimensions, value and gradient, by position or by keyword",
+            "each axis of inputs with 1 to 4 dimensions, also by keyword",
             "Weights of a convolution have their channels along axis 0, its activations along axis 1.",
             lambda d: [
                 *(
@@ -860,7 +860,7 @@ channel = Task(
         Check(
             "contract",
             1,
-            "the caller's tensors stay untouched; changing one before backward spoils no gradient",
+            "the caller's tensors stay untouched, also when one changes before backward",
             "Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
             lambda d: [
                 _only_x(
@@ -1478,7 +1478,7 @@ lsq = Task(
         Check(
             "scale",
             2,
-            "the gradient of scale: q - x / scale inside, qmin or qmax outside, times the upstream one, summed",
+            "the gradient of scale: the sum of slope times upstream gradient",
             "The step learns from these numbers alone: the part inside and the part outside pull against each other.",
             lambda d: [
                 *_one_by_one(d),
@@ -1535,7 +1535,7 @@ lsq = Task(
         Check(
             "contract",
             1,
-            "the caller's tensors stay untouched; changing one before backward spoils no gradient",
+            "the caller's tensors stay untouched, also when one changes before backward",
             "An optimiser changes scale in place, so it may have changed before backward runs.",
             lambda d: [
                 d.case(
@@ -2095,7 +2095,7 @@ def _sibling_checks(cases: Callable[[Draw, int], list[Case]], watched: Callable[
         ),
         (
             "contract",
-            "the caller's tensors stay untouched; changing one before backward spoils no gradient",
+            "the caller's tensors stay untouched, also when one changes before backward",
             lambda d: [d.case("inside and outside", *watched(d), watch=("overwrite", "trace"), deny=DENIED)],
             _mannerly(BOTH),
             1,
