@@ -18,7 +18,6 @@ from graders.wording import (
     CUT_OFF,
     FLOAT32_AND_BACK,
     KEPT_AS_ATTRIBUTE,
-    KEPT_OUTSIDE,
     NO_FUNCTION,
     VIEW_NEEDED,
     WRITES_INTO_UPSTREAM,
@@ -80,7 +79,6 @@ def _forms(d: Draw, order: int) -> list[Case]:
     x = _logits(d)
     inputs = [(f"a {_named(t)} input", x(2, 3, dtype=t), 1) for t in DTYPES] + [
         ("columns", x(3, 4), 0),
-        ("a vector", x(4), 0),
         ("a 0-d input", x(), -1),
         ("no rows", x(0, 3), 1),
         ("an axis of one element", x(2, 1), 1),
@@ -96,7 +94,7 @@ def _forms(d: Draw, order: int) -> list[Case]:
 def _dims(d: Draw) -> list[Case]:
     """dim in every form, keepdim in every way."""
     x = _logits(d)
-    cases = [d.case(f"dim={i}", x(2, 3, 4), i) for i in (0, -2, (1,), (2, 0), (-2, -1), (0, 1, 2))]
+    cases = [d.case(f"dim={i}", x(2, 3, 4), i) for i in (-2, (1,), (2, 0), (-2, -1), (0, 1, 2))]
     cases += [d.case(f"dim={i}, keepdim=True", x(2, 3, 4), i, True) for i in (-2, (0, 2), (-1, 0))]
     cases += [
         d.case(f"equal sizes, dim={i}", x(3, 3, 3), i, k) for i, k in ((0, False), ((-2, -1), False), ((0, 1), True))
@@ -127,7 +125,7 @@ def _far(d: Draw) -> list[Case]:
         d.case("10000 and -10000 in one row", _rows([1e4, -1e4, 0.0], [-1e4, 1e4, 1e4]), 1),
         d.case("equal numbers", _rows([1e4] * 3, [-1e4] * 3), 1),
         d.case("float32 around 95", 95 + _logits(d)(2, 3, dtype=SINGLE), 1),
-        d.case("float32 around -110", -110 + _logits(d)(2, 3, dtype=SINGLE), 1),
+        d.case("float32 around -108", -108 + _logits(d)(2, 3, dtype=SINGLE), 1),
         d.case("float16 around 12", 12 + d.between(-1, 1, 2, 3, dtype=HALF), 1),
     ]
     for dtype, far in ((SINGLE, 1e4), (HALF, 100.0), (BRAIN, 100.0)):
@@ -429,15 +427,6 @@ class calls_logsumexp(LogSumExpNew):
 
 
 @logsumexp.mistake(
-    "value", "Your forward has no default for keepdim, so LogSumExp.apply(x, dim) raises. Write keepdim=False."
-)
-class keepdim_required(LogSumExpNew):
-    @staticmethod
-    def forward(x, dim, keepdim):
-        return LogSumExpNew.forward(x, dim, keepdim)
-
-
-@logsumexp.mistake(
     "dims",
     "Your output never keeps the reduced axes. With keepdim=True they stay, with size 1: that is what makes x - output "
     "broadcast.",
@@ -690,17 +679,6 @@ class only_minus_infinity_guarded(LogSumExpNew):
 
 @logsumexp.mistake(
     "infinities",
-    "You replace infinite or nan results by finite numbers. Log-sum-exp of a row of -inf is -inf, as the logarithm of 0, and of a "
-    "row with inf it is inf, as torch.logsumexp has it.",
-)
-class result_made_finite(LogSumExpNew):
-    @staticmethod
-    def forward(x, dim, keepdim=False):
-        return torch.nan_to_num(_shifted(x, dim, keepdim, x.amax(dim, keepdim=True)))
-
-
-@logsumexp.mistake(
-    "infinities",
     "You ask whether any maximum is infinite, and then leave out the shift (or return the maxima) for all rows. The rows beside "
     "it are finite and need theirs: decide element by element, with torch.where or masked_fill.",
 )
@@ -804,21 +782,6 @@ class kept_as_attribute(LogSumExpNew):
 
 @logsumexp.mistake(
     "contract",
-    "Your backward lets torch.autograd differentiate forward. The task is to write the vector-Jacobian product yourself: the "
-    "softmax exp(x - output), times g.",
-)
-class autograd_in_backward(LogSumExpNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, _ = ctx.saved_tensors
-        with torch.enable_grad():
-            x = x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
-            y = _shifted(x, ctx.dim, True, _largest(x, ctx.dim).detach())
-            return torch.autograd.grad(y, x, g.reshape(y.shape), create_graph=True)[0], None, None
-
-
-@logsumexp.mistake(
-    "contract",
     "Where there is nothing to add up (no dimensions, or an axis of one element) your forward returns x itself, or a view of it: "
     "changing the output in place would change x. Return a new tensor.",
 )
@@ -828,19 +791,6 @@ class returns_its_input(LogSumExpNew):
         if prod(x.shape[i] for i in _axes(dim)) == 1 if x.ndim else True:
             return x.reshape(_kept(x, dim)) if keepdim else x.reshape(x.sum(dim).shape)
         return LogSumExpNew.forward(x, dim, keepdim)
-
-
-@logsumexp.mistake(
-    "extremes",
-    "Your backward calls torch's softmax, which this task forbids: you have the output, and exp(x - output) is the softmax.",
-)
-class calls_softmax(LogSumExpNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, _ = ctx.saved_tensors
-        if isinstance(ctx.dim, tuple):
-            return LogSumExpNew.backward(ctx, g)
-        return g.reshape(_kept(x, ctx.dim)) * x.softmax(ctx.dim), None, None
 
 
 # --- online_logsumexp -------------------------------------------------------------------------------------------------
@@ -1372,10 +1322,7 @@ def _batches(d: Draw, order: int) -> list[Case]:
         d.case("as many rows as classes", *_batch(d, 3, 3), order=order),
         d.case("one row", *_batch(d, 1, 4), order=order),
         d.case("one class", *_batch(d, 3, 1), order=order),
-        d.case("one row of one class", *_batch(d, 1, 1), order=order),
         d.case("the last class missing", *_batch(d, 4, 3, last=1), order=order),
-        d.case("every class", logits[:3], torch.tensor([2, 0, 1]), order=order),
-        d.case("one class throughout", logits, torch.tensor([1, 1, 1, 1]), order=order),
         d.case("transposed logits", other.t(), target, order=order),
         d.case("equal rows, expanded", logits[:1].expand(4, 3), target, order=order),
         d.case("every second target", logits[:2], target[::2], order=order),
@@ -1588,16 +1535,6 @@ class sum_over_rows(CrossEntropyNew):
     @staticmethod
     def forward(logits, target):
         return -_picked(_log_p(logits), target).sum()
-
-
-@cross_entropy.mistake(
-    "value",
-    "Your loss is divided by the number of all logits, N times C. A row has one loss: divide by N.",
-)
-class divided_by_all(CrossEntropyNew):
-    @staticmethod
-    def forward(logits, target):
-        return -(F.one_hot(target, logits.shape[1]) * _log_p(logits)).mean()
 
 
 @cross_entropy.mistake(
@@ -1928,32 +1865,6 @@ class target_kept_as_attribute(CrossEntropyNew):
     def backward(ctx, g):
         (logits,) = ctx.saved_tensors
         return g * (_log_p(logits).exp() - F.one_hot(ctx.target, logits.shape[1])) / len(logits), None
-
-
-@cross_entropy.mistake("contract", KEPT_OUTSIDE)
-class kept_outside_ctx(CrossEntropyNew):
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        GLOBAL["logits"], GLOBAL["target"] = inputs
-
-    @staticmethod
-    def backward(ctx, g):
-        logits, target = GLOBAL["logits"], GLOBAL["target"]
-        return g * (_log_p(logits).exp() - F.one_hot(target, logits.shape[1])) / len(logits), None
-
-
-@cross_entropy.mistake(
-    "contract",
-    "Your backward lets torch.autograd differentiate forward. The task is to write the vector-Jacobian product yourself: "
-    "(p - y) / N, times g.",
-)
-class autograd_in_backward(CrossEntropyNew):
-    @staticmethod
-    def backward(ctx, g):
-        logits, target = ctx.saved_tensors
-        with torch.enable_grad():
-            x = logits.view_as(logits) if logits.requires_grad else logits.detach().requires_grad_()
-            return torch.autograd.grad(CrossEntropyNew.forward(x, target), x, g, create_graph=True)[0], None
 
 
 # --- The chapter's own: LogSumExp1d, SoftCrossEntropy -----------------------------------------------------------------
