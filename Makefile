@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks exercises students lab test clean help
+.PHONY: all venv book grade notebooks exercises students lab bench test clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
@@ -50,6 +50,9 @@ students: $(READY)  ## write students/custom-gradients.zip, what a student downl
 
 lab: $(READY)  ## open JupyterLab
 	@$(BIN)/jupyter lab
+
+bench: $(READY)  ## measure time and memory of attention, N = 256 to 8192: minutes; not a test
+	@$(BIN)/python -m bench.attention
 
 test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
