@@ -35,6 +35,9 @@ DENIED = operators(
 FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
 FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
 BOTH = (*FORWARD[:5], look.function, look.precise, look.value, look.gradient)
+# far out a row is nearly one key's whatever the mistake, and looks as if it had lost digits
+FAR = (*look.FORWARD, look.precise)
+FAR_BOTH = (*BOTH[:6], look.value, look.gradient, look.precise)
 # what is changed in place comes before the numbers that it spoils
 CONTRACT = (*FIRST[:4], look.untouched, *FIRST[4:], look.stateless, look.guarded)
 
@@ -73,6 +76,20 @@ def largest(call: str, case: Case, yours: Record, expected: Record) -> Finding |
             )
             evidence = {"case": describe(call, case), "yours": f"{seen} elements", "expected": f"{max(most, tile)}"}
             return Finding("largest", text, evidence)
+    return None
+
+
+def no_matrix(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Neither does forward make all scores at once, where no gradient is asked, nor is anything of their size kept."""
+    if "trace" not in case.watch:
+        return None
+    scores = case.args[0][..., 0].numel() * case.args[1].shape[-2]
+    if case.upstream is None and yours.largest[0] >= scores:
+        text = "You make the scores of all queries with all keys at once. The task is to go through the keys in tiles."
+        return Finding("largest", text, {"case": describe(call, case), "yours": f"{yours.largest[0]} elements"})
+    if yours.kept_bytes >= 4 * scores:
+        text = f"{yours.kept_bytes} bytes are kept for backward, as much as the scores of all queries with all keys."
+        return Finding("keeps", text, {"case": describe(call, case), "yours": f"{yours.kept_bytes} bytes"})
     return None
 
 
@@ -167,13 +184,15 @@ MANY, FEWER = 64, 48
 def _many_keys() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     """The first key counts as much as dozens of others together, each of which a sum in bfloat16 would lose.
 
-    The first query sees it in the gradient of q, the second in the output.
+    The first query sees it in the gradient of q, the second in the output: where a sum of weights is lost in the second
+    column, where one of values is in the third.
     """
-    q, k, v, g = (torch.zeros(n, 2, dtype=DOUBLE) for n in (2, MANY, MANY, 2))
+    q, k, v, g = (torch.zeros(n, m, dtype=DOUBLE) for n, m in ((2, 2), (MANY, 2), (MANY, 3), (2, 3)))
     signs = 1 - 2.0 * (torch.arange(MANY - 1) % 2)
     q[1, 1] = math.sqrt(2)
     k[0], v[0, 0] = torch.tensor([MANY, 5.9]), 1.0
     k[1:, 0], v[1:, 0], v[1:, 1] = 0.11 * signs, signs, 1.0
+    v[:, 2] = 1.0
     g[0, 0] = g[1, 1] = 1.0
     return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
 
@@ -229,11 +248,12 @@ tiled = Task(
                 _forward(d, "one query, one key", _qkv(d, 1, 1), 2),
                 _forward(d, "a batch of heads, not contiguous", _layouts(d), 2),
                 _forward(d, "three leading dimensions", _qkv(d, 3, 5, 1, 4, lead=(2, 1, 2)), 4),
+                _forward(d, "a dozen queries", _qkv(d, 12, 14, 1, 1), 4, watch=("trace",)),
                 _forward(
                     d, "block by keyword, v of every size", (*_qkv(d, 2, 5)[:2], d.scales(5, 2)), 2, keywords=("block",)
                 ),
             ],
-            FORWARD,
+            (*FORWARD, no_matrix),
         ),
         Check(
             "extremes",
@@ -241,7 +261,7 @@ tiled = Task(
             "logits of every size, and sums that lose nothing in float16 and bfloat16",
             "Each row needs its own running maximum, and sums need more digits than bfloat16 has.",
             lambda d: [*_far(d, 3), _forward(d, "bfloat16, 64 keys", _many_keys()[0], 1)],
-            FORWARD,
+            FAR,
         ),
         Check(
             "memory",
@@ -309,13 +329,7 @@ flash = Task(
                 _forward(d, "blocks of 1, equal lengths", _qkv(d, 3, 3, 2, 3), False, 1, 1),
                 _forward(d, "blocks above the lengths", _qkv(d, 3, 5, 2, 2, lead=(1, 2)), False, 7, 9),
                 _forward(d, "a batch of heads, not contiguous", _layouts(d), False, 3, 2),
-                _forward(
-                    d,
-                    "the last three by keyword, v of every size",
-                    (*_qkv(d, 2, 5)[:2], d.scales(5, 2)),
-                    *(False, 1, 3),
-                    keywords=("causal", "block_q", "block_k"),
-                ),
+                _forward(d, "v of every size", (*_qkv(d, 2, 5)[:2], d.scales(5, 2)), False, 1, 3),
             ],
             FORWARD,
         ),
@@ -339,9 +353,10 @@ flash = Task(
                     upstream=d.normal(2, 1, 3, 1).expand(2, 2, 3, 2),
                 ),
                 d.case("every size", *_qkv(d, 3, 4)[:2], d.scales(4, 2), False, 2, 3, upstream=d.scales(3, 2)),
+                d.case("a dozen queries", *_qkv(d, 12, 14, 1, 1), False, 4, 5, watch=("trace",)),
                 *_subsets(d),
             ],
-            FIRST,
+            (*FIRST, no_matrix),
             lambda d: (*_qkv(d, 3, 4, 2, 2), False, 2, 3),
         ),
         Check(
@@ -359,8 +374,9 @@ flash = Task(
                 d.case("a batch of heads, not contiguous", *_layouts(d), True, 3, 2),
                 d.case("one query", *_qkv(d, 1, 4, dtype=SINGLE), True, 2, 2),
                 d.case("bfloat16 input", *_qkv(d, 4, 4, dtype=BRAIN), True, 3, 2),
+                d.case("a dozen queries", *_qkv(d, 12, 14, 1, 1), True, 6, 5, watch=("trace",)),
             ],
-            BOTH,
+            (*BOTH, no_matrix),
         ),
         Check(
             "extremes",
@@ -368,7 +384,7 @@ flash = Task(
             "value and gradients for logits of every size; sums that lose nothing in halves",
             "Each row needs its own running maximum, and sums need more digits than bfloat16 has.",
             _far_both,
-            BOTH,
+            FAR_BOTH,
         ),
         Check(
             "memory",
@@ -380,7 +396,7 @@ flash = Task(
                     "dozens of queries and keys", *_qkv(d, 34, 39, 1, 2), True, 9, 10, watch=("trace",), deny=DENIED
                 ),
                 d.case(
-                    "a batch of heads", *_qkv(d, 3, 4, 2, 2, lead=(2, 1)), False, 2, 2, watch=("trace",), deny=DENIED
+                    "a batch of heads", *_qkv(d, 6, 8, 2, 2, lead=(2, 1)), False, 3, 4, watch=("trace",), deny=DENIED
                 ),
                 d.case("bfloat16 input", *_qkv(d, 2, 7, 3, 3, dtype=BRAIN), False, 2, 4, watch=("trace",)),
             ],
@@ -389,12 +405,15 @@ flash = Task(
         Check(
             "contract",
             1,
-            "what belongs to the caller stays untouched; what backward needs is saved",
+            "what belongs to the caller stays untouched; what backward needs is saved; keywords",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
                 d.case("equal lengths, causal", *_qkv(d, 3, 3, 2, 2), True, 2, 2, watch=("state", "overwrite")),
                 d.case(
                     "two heads, float32", *_qkv(d, 3, 5, 2, 2, lead=(2,), dtype=SINGLE), False, 2, 3, watch=("state",)
+                ),
+                d.case(
+                    "the last three by keyword", *_qkv(d, 2, 3), True, 1, 2, keywords=("causal", "block_q", "block_k")
                 ),
             ],
             CONTRACT,
@@ -1241,6 +1260,38 @@ class low_precision_sums(Parts):
 
 @_both(
     "extremes",
+    "",
+    "You keep the sum in float32, but add up the output in the dtype of the input. In bfloat16 small parts of it are lost: keep the "
+    "output in float32 as well, and round once at the end.",
+)
+class low_precision_output(Parts):
+    @classmethod
+    def forward(cls, q, k, v, causal, block_q, block_k):
+        dtype = q.dtype
+
+        class Rounded(cls):
+            @classmethod
+            def step(inner, m, total, acc, s, v_j):
+                m, total, acc = cls.step(m, total, acc, s, v_j)
+                return m, total, acc.to(dtype).to(s.dtype)
+
+        return super(low_precision_output, Rounded).forward(q, k, v, causal, block_q, block_k)
+
+
+@_both(
+    "value",
+    "",
+    "You add a small number to the sum before you divide by it. The sum is never 0, since the largest key of a row adds exp(0) = 1; "
+    "leave it out.",
+)
+class epsilon_added(Parts):
+    @classmethod
+    def finish(cls, acc, total):
+        return acc / (total + 1e-6)
+
+
+@_both(
+    "extremes",
     "extremes",
     "You multiply q and k in float16 or bfloat16. The product is rounded to that dtype: beyond 65504 it is infinite, and in bfloat16 "
     "logits near 90 lie half a unit apart. Convert the tiles to float32 first.",
@@ -1780,11 +1831,15 @@ class saves_p(whole_scores):
     def save(cls, ctx, q, k, v, o, lse):
         wide = cls.wide(q.dtype)
         s = cls.scores(q.to(wide), k.to(wide), 0, 0, ctx.rest[0], cls.scale(q, v), q, k)
-        ctx.save_for_backward(q, k, v, o, lse, torch.exp(s - lse))
+        ctx.save_for_backward(q, k, v, torch.exp(s - lse))
 
     @classmethod
-    def saved(cls, ctx):
-        return ctx.saved_tensors[:5]
+    def backward(cls, ctx, g):
+        *qkv, p = ctx.saved_tensors
+        (q, k, v), g = (t.to(p.dtype) for t in qkv), g.to(p.dtype)
+        dp = g @ v.mT
+        ds = cls.scale(q, v) * p * (dp - (p * dp).sum(-1, keepdim=True))
+        return tuple(d.to(t.dtype) for d, t in zip((ds @ k, ds.mT @ q, p.mT @ g), qkv, strict=True))
 
 
 @flash.mistake(
@@ -1796,6 +1851,16 @@ class scores_in_backward(Parts):
     def backward(cls, ctx, g):
         ctx.rest = (ctx.rest[0], 10**6, 10**6)
         return super().backward(ctx, g)
+
+
+@flash.mistake(
+    "memory",
+    "Your tiles are as large as the whole: block_q and block_k have no effect on them.",
+)
+class blocks_ignored(Parts):
+    @classmethod
+    def apply(cls, q, k, v, causal, block_q, block_k):
+        return super().apply(q, k, v, causal, q.shape[-2], k.shape[-2])
 
 
 @flash.mistake(
