@@ -13,10 +13,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 import graders.sets
 from graders.checks import alike
 from graders.operation import Operation, OperationError, Responder, local
+from graders.records import Case
 from graders.sets import load
 from graders.task import FRESH, Check, Mistake, Task, Verdict
 
@@ -39,15 +42,22 @@ def judged(task: Task, operation: Callable, check: str) -> Verdict:
     return task.judge(check, local(operation))
 
 
+def _size(case: Case) -> int:
+    """The numbers in a case's arguments."""
+    return sum(a.numel() for a in tree_leaves(case.args) if isinstance(a, Tensor))
+
+
 def refused(task: Task, check: Check, operation: Callable, seed: int, first: int = 0) -> int | None:
-    """The place of a case that the check finds fault with, tried from `first` on; -1: gradcheck does. None: right.
+    """The place of a case that the check finds fault with, `first` and then small ones first; -1: gradcheck does.
+
+    None: the operation is right.
 
     What `Task.find` finds, it finds in some case or in gradcheck; here the search ends there, and gradcheck asks the
     operation itself, without a rehearsal.
     """
     cases, expected = task._expected(check, seed)
-    places = range(len(cases))
-    for i in [*places[first:], *places[:first]] if first >= 0 else []:
+    small = sorted(range(len(cases)), key=lambda i: (i != first, _size(cases[i])))
+    for i in small if first >= 0 else []:
         if task._find(check, [cases[i]], local(operation).observe([cases[i]]), [expected[i]]):
             return i
     if check.gradcheck is not None:
