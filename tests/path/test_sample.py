@@ -107,9 +107,18 @@ def test_the_class_is_one_worth_grading():
 @pytest.mark.parametrize(
     ("student", "sets", "checks"),
     [
-        ("diego", 3, "(Binarize|GradientReversal|Legendre|hvp|Linear|BroadcastMul|Swish|SwiGLU) (?!value)|hvp value"),
-        ("elif", 3, ".* (second order|ends|extremes|zero)"),
-        ("farah", 3, ".* contract"),
+        (
+            "diego",
+            5,
+            "(Binarize|GradientReversal|Legendre|hvp|Linear|BroadcastMul|Swish|SwiGLU) (?!value)|hvp value|"
+            "(LogSumExp|CrossEntropy|FakeQuantize|FakeQuantizePerChannel|LSQ) (?!value)",
+        ),
+        (
+            "elif",  # a graph or a matrix that is kept earns little in 09 and 10, though all gradients are right
+            6,
+            ".* (second order|ends|extremes|zero|memory)|checkpoint (?!value)|FlashAttention (gradient|causal)",
+        ),
+        ("farah", 6, ".* contract"),
     ],
 )
 def test_some_make_one_mistake_everywhere(student, sets, checks):
