@@ -469,7 +469,7 @@ SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
     "counts": lambda r: r.tally,
     # roughly: a right solution may pad or copy a little, and what is small tells nothing
     "largest": lambda r: tuple((elements >> 6).bit_length() for elements in r.largest),
-    "peak": lambda r: tuple((size >> 10).bit_length() for size in r.peak),
+    "peak": lambda r: tuple(size >= 1 << 13 for size in r.peak),
 }
 
 

@@ -357,7 +357,7 @@ flash = Task(
                 *_subsets(d),
             ],
             (*FIRST, no_matrix),
-            lambda d: (*_qkv(d, 3, 4, 2, 2), False, 2, 3),
+            lambda d: (*_qkv(d, 2, 3, 2, 2), False, 2, 2),
         ),
         Check(
             "causal",
@@ -393,7 +393,7 @@ flash = Task(
             "Memory that grows with the product of the lengths is what FlashAttention is there to avoid.",
             lambda d: [
                 d.case(
-                    "dozens of queries and keys", *_qkv(d, 34, 39, 1, 2), True, 9, 10, watch=("trace",), deny=DENIED
+                    "dozens of queries and keys", *_qkv(d, 34, 39, 1, 2), True, 12, 13, watch=("trace",), deny=DENIED
                 ),
                 d.case(
                     "a batch of heads", *_qkv(d, 6, 8, 2, 2, lead=(2, 1)), False, 3, 4, watch=("trace",), deny=DENIED
