@@ -178,7 +178,7 @@ def _alike(d: Draw, dtype: torch.dtype = BRAIN) -> tuple[Tensor, Tensor, Tensor]
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-MANY, FEWER = 64, 48
+MANY = 32  # a sum in bfloat16 loses what is below 1/512 to 1/256 of it, so these lose up to a tenth
 
 
 def _many_keys() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
@@ -190,8 +190,8 @@ def _many_keys() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     q, k, v, g = (torch.zeros(n, m, dtype=DOUBLE) for n, m in ((2, 2), (MANY, 2), (MANY, 3), (2, 3)))
     signs = 1 - 2.0 * (torch.arange(MANY - 1) % 2)
     q[1, 1] = math.sqrt(2)
-    k[0], v[0, 0] = torch.tensor([MANY, 5.9]), 1.0
-    k[1:, 0], v[1:, 0], v[1:, 1] = 0.11 * signs, signs, 1.0
+    k[0], v[0, 0] = torch.tensor([784.0, 5.65]), 1.0
+    k[1:, 0], v[1:, 0], v[1:, 1] = 1.75 * signs, signs, 1.0
     v[:, 2] = 1.0
     g[0, 0] = g[1, 1] = 1.0
     return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
@@ -199,9 +199,9 @@ def _many_keys() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
 
 def _many_queries() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     """The first query sends back as much as dozens of others together, each of which a sum in bfloat16 would lose."""
-    q, k, v, g = (torch.zeros(n, 2, dtype=DOUBLE) for n in (FEWER, 2, 2, FEWER))
-    q[:, 0], v[0, 0], v[1, 0] = 1.0, 6.0, -6.0
-    g[0, 0], g[1:, 0] = 1.0, 0.0033
+    q, k, v, g = (torch.zeros(n, 2, dtype=DOUBLE) for n in (MANY, 2, 2, MANY))
+    q[:, 0], v[0, 0], v[1, 0] = 1.0, 0.75, -0.75
+    g[0, 0], g[1:, 0] = 8.0, 0.02
     return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
 
 
@@ -260,7 +260,7 @@ tiled = Task(
             2,
             "logits of every size, and sums that lose nothing in float16 and bfloat16",
             "Each row needs its own running maximum, and sums need more digits than bfloat16 has.",
-            lambda d: [*_far(d, 3), _forward(d, "bfloat16, 64 keys", _many_keys()[0], 1)],
+            lambda d: [*_far(d, 3), _forward(d, "bfloat16, 32 keys", _many_keys()[0], 1)],
             FAR,
         ),
         Check(
@@ -307,8 +307,8 @@ def _far_both(d: Draw) -> list[Case]:
         _forward(d, "logits near -131072, causal", _exact(d), True, 3, 2),
         d.case("float16, products above 65504", *_far_in_half(d), False, 2, 2),
         d.case("bfloat16, logits near 90", *alike, False, 3, 4),
-        d.case("bfloat16, 64 keys", *keys, False, 2, 1, upstream=g_keys),
-        d.case("bfloat16, 48 queries", *queries, False, 1, 2, upstream=g_queries),
+        d.case("bfloat16, 32 keys", *keys, False, 2, 1, upstream=g_keys),
+        d.case("bfloat16, 32 queries", *queries, False, 1, 2, upstream=g_queries),
     ]
 
 
