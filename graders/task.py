@@ -1,9 +1,9 @@
 """Tasks, their checks and known mistakes, and the judging of an operation against them."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from types import FunctionType
 
@@ -293,12 +293,23 @@ class Task:
         return cases, local(self.reference).observe(cases)
 
     @cache  # noqa: B019
-    def _known(self, mistake: Mistake, check: Check, seed: int) -> tuple[list[Record], str]:
-        """A mistake's records, and the look that finds fault with them ("": none)."""
+    def _record(self, mistake: Mistake, check: Check, seed: int, place: int) -> Record:
+        """A mistake's record of one case."""
+        return local(mistake.operation).observe([self._expected(check, seed)[0][place]])[0]
+
+    def _known(self, mistake: Mistake, check: Check, seed: int) -> list[Record]:
+        """A mistake's records of all cases of a check."""
+        return [self._record(mistake, check, seed, i) for i in range(len(self._expected(check, seed)[0]))]
+
+    def _fits(self, mistake: Mistake, check: Check, seed: int, yours: list[Record], looks: Collection[str]) -> bool:
+        """Whether a mistake behaves as these records say; most part after a case or two."""
+        return all(alike(r, self._record(mistake, check, seed, i), looks) for i, r in enumerate(yours))
+
+    def _loses_by(self, mistake: Mistake, check: Check, seed: int) -> str:
+        """The look that finds fault with a mistake, gradcheck apart; "": none."""
         cases, expected = self._expected(check, seed)
-        theirs = local(mistake.operation).observe(cases)
-        finding = self._find(check, cases, theirs, expected)
-        return theirs, finding.look if finding else ""
+        finding = self._find(check, cases, self._known(mistake, check, seed), expected)
+        return finding.look if finding else ""
 
     def _find(self, check: Check, cases: list[Case], yours: list[Record], expected: list[Record]) -> Finding | None:
         return first_finding(check.looks, self.call, list(zip(cases, yours, expected, strict=True)))
@@ -346,14 +357,13 @@ class Task:
         the other checks, and then all that was observed, may tell them apart.
         """
         others = [c for c in self.checks if c is not check]
-        fitting = [m for m in self.mistakes if self._known(m, check, seed)[1] == look]
-        for checks, looks in (([check], [look]), (others, []), (self.checks, SYMPTOMS)):
-            for tried in checks:
+        yours = operation.observe(self._expected(check, seed)[0])
+        fitting = [m for m in self.mistakes if self._fits(m, check, seed, yours, [look])]
+        fitting = [m for m in fitting if self._loses_by(m, check, seed) == look]
+        for checks, looks in ((others, []), (self.checks, SYMPTOMS)):
+            for tried in checks if len(fitting) > 1 else ():
                 yours = operation.observe(self._expected(tried, seed)[0])
-                known = {m: self._known(m, tried, seed)[0] for m in fitting}
-                fitting = [m for m in fitting if all(map(partial(alike, looks=looks), yours, known[m]))]
-            if len(fitting) < 2:
-                break
+                fitting = [m for m in fitting if self._fits(m, tried, seed, yours, looks)]
         return fitting[0] if len(fitting) == 1 else None
 
 

@@ -120,7 +120,7 @@ def test_behind_a_pipe_the_verdicts_are_the_same(set_name: str, task: Task, fork
 def _beside(task: Task, check: Check, mistake: Mistake) -> tuple[list, list, list]:
     """The cases of a check, the mistake's records of them as they are known, and the expected ones."""
     cases, expected = task._expected(check, FRESH)
-    return cases, task._known(mistake, check, FRESH)[0], expected
+    return cases, task._known(mistake, check, FRESH), expected
 
 
 def fingerprint(task: Task, operation: Callable) -> list:
@@ -130,7 +130,7 @@ def fingerprint(task: Task, operation: Callable) -> list:
 
 @each_task
 def test_no_two_solutions_share_a_record(set_name: str, task: Task) -> None:
-    wrong = {m.name: [r for c in task.checks for r in task._known(m, c, FRESH)[0]] for m in task.mistakes}
+    wrong = {m.name: [r for c in task.checks for r in task._known(m, c, FRESH)] for m in task.mistakes}
     right = {name: fingerprint(task, right) for name, right in task.solutions.items()}
     for (a, ra), (b, rb) in itertools.combinations([*wrong.items()], 2):
         assert not all(map(alike, ra, rb)), f"{a} and {b} cannot be told apart"
