@@ -1,6 +1,8 @@
 """The notebooks in solutions/ against the set files: points, comments, calls, cards, and the visible checks."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -57,6 +59,42 @@ def test_each_task_has_its_card_cells_and_hints(path: Path) -> None:
         assert isinstance(task, Task) is (f"plot_{task.name}" in by_id)
     assert text.count("<summary>Hint ") == 3 * len(tasks)
     assert all(c.metadata.nbgrader.locked or c.metadata.nbgrader.solution for c in by_id.values())
+
+
+def left_behind(source: str) -> set[str]:
+    """The names that a cell assigns, imports apart, but for the function that it puts all in and calls."""
+    body = ast.parse(source).body
+    defined = {s.name for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    stored = {
+        n.id for s in body for n in _outside_functions(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    return stored | defined
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and what is in it, what stands in functions left out."""
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _outside_functions(child)
+
+
+@each_notebook
+def test_a_locked_cell_leaves_a_student_s_names_alone(path: Path) -> None:
+    """A helper of theirs called `half` is still there when the grade cells run."""
+    offered = {"BuggyCube", "run_file", "too_large"}  # set 02 offers the first, and its texts speak of the others
+    for name, cell in cells(path).items():
+        if cell.cell_type == "code" and cell.metadata.nbgrader.locked and not name.endswith("-setup"):
+            assert left_behind(cell.source) <= {name.replace("-", "_")} | offered, name
+
+
+def test_a_name_left_behind_is_seen() -> None:
+    assert left_behind("def check_x():\n    half = 1\n\n\ncheck_x()") == {"check_x"}
+    assert left_behind("import math\nwith a as half:\n    [x for x in y]\nfor i in half:\n    pass") == {
+        "half",
+        "x",
+        "i",
+    }
 
 
 def visible(path: Path, task: Task, operation: object) -> str | None:
