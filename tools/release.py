@@ -106,9 +106,21 @@ def _stub_faults(name: str, stub: str) -> Iterator[str]:
         yield f"cell {name}: its stub does not raise NotImplementedError"
     if not stub.startswith("%%"):
         try:
-            ast.parse(stub)
+            tree = ast.parse(stub)
         except SyntaxError as error:
             yield f"cell {name}: its stub is not Python, line {error.lineno}: {error.msg}"
+            return
+        if line := next(_raising(tree), 0):
+            yield f"cell {name}: its stub raises in line {line} when the cell runs, not when it is called"
+
+
+def _raising(node: ast.AST) -> Iterator[int]:
+    """The lines that raise outside a function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Raise):
+            yield child.lineno
+        elif not isinstance(child, ast.FunctionDef | ast.Lambda):
+            yield from _raising(child)
 
 
 def generate(root: Path, target: Path) -> None:

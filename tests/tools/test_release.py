@@ -119,6 +119,10 @@ def test_a_fault_keeps_the_old_release(edit, fault, tmp_path):
     ("edit", "fault"),
     [
         (lambda cells: cells["square"].update(source="class Square: pass"), "does not raise NotImplementedError"),
+        (
+            lambda cells: cells["square"].update(source="class Square:\n    raise NotImplementedError"),
+            "raises in line 2 when the cell runs",
+        ),
         (lambda cells: cells["square"].update(source=course.SOLUTION), "'BEGIN SOLUTION'"),
         (lambda cells: cells["square"].metadata.nbgrader.update(grade_id="Cube"), "missing from the release"),
         (lambda cells: cells["test-square-gradient"].metadata.nbgrader.update(points=5), "metadata differs"),
