@@ -50,17 +50,19 @@ def line(slope):
 
 line(slope=2)"""
 SOLUTION = """class Square(torch.autograd.Function):
-    ### BEGIN SOLUTION
     @staticmethod
     def forward(ctx, x):
+        ### BEGIN SOLUTION
         ctx.save_for_backward(x)
         return x * x
+        ### END SOLUTION
 
     @staticmethod
     def backward(ctx, grad_output):
+        ### BEGIN SOLUTION
         (x,) = ctx.saved_tensors
         return 2 * x * grad_output
-    ### END SOLUTION"""
+        ### END SOLUTION"""
 HIDDEN = """# Square: the gradient, compared with torch's
 ### BEGIN HIDDEN TESTS
 from graders import grade
