@@ -245,8 +245,8 @@
               say(px(j + 0.5), py(i + 0.5), hidden(i, j) ? "−∞" : signed(score(i, j)), "middle small score");
           else if (step) say(x + w / 2, y + h / 2, String(step));
         }
-        // What the step writes: m, ℓ and o of its rows, or the gradients of its rows and columns.
-        const written = back ? ["dq"] : ["m", "ℓ", "o"];
+        // What the step writes: m, ℓ and a of its rows, or the gradients of its rows and columns.
+        const written = back ? ["dq"] : ["m", "ℓ", "a"];
         const [from, to] = now.row;
         box("tile now", px(11) + 6, py(from) + 1, 38, (to - from) * size - 2);
         written.forEach((name, n) =>
@@ -271,8 +271,8 @@
         const last = order[step]?.row !== now.row;
         const lines = input(pass).value === "backward"
           ? [`Computes P again from lse. Adds to dq of queries ${queries}, to dk and dv of keys ${keys}`]
-          : [`Updates m, ℓ and o of queries ${queries}. Query ${query}: m ${signed(m)}, ℓ ${sum.toFixed(2)}, o ${out.toFixed(2)}`,
-            ...(last ? [`Rows ${queries} are done: o/ℓ (query ${query}: ${(out / sum).toFixed(2)}) and lse = m + log ℓ are stored`] : [])];
+          : [`Updates m, ℓ and a of queries ${queries}. Query ${query}: m ${signed(m)}, ℓ ${sum.toFixed(2)}, a ${out.toFixed(2)}`,
+            ...(last ? [`Rows ${queries} are done: o = a/ℓ (query ${query}: ${(out / sum).toFixed(2)}) and lse = m + log ℓ are stored`] : [])];
         input(slider).setAttribute("aria-valuetext", `step ${step} of ${order.length}`);
         output.replaceChildren(
           html("span", {}, html("strong", {}, `Step ${step} of ${order.length}:`), ` queries ${queries}, keys ${keys}; `,

@@ -293,10 +293,10 @@ def test_attention_tiles_say_what_torch_computes(causal: bool, visit: Callable[.
             f"Step {number} of {len(steps)}: queries {span(q)}, keys {span(k)}; {len(q) * len(k)} scores in memory"
             + (f", {masked} masked" if masked else ""),
             f"Tiles skipped: {12 - len(steps)} of 12",
-            f"Updates m, ℓ and o of queries {span(q)}. Query {q[-1]}: m {m:.0f}, ℓ {ell:.2f}, o {o * ell:.2f}",
+            f"Updates m, ℓ and a of queries {span(q)}. Query {q[-1]}: m {m:.0f}, ℓ {ell:.2f}, a {o * ell:.2f}",
         ]
         if number == len(steps) or steps[number][0] != q:
-            expected.append(f"Rows {span(q)} are done: o/ℓ (query {q[-1]}: {o:.2f}) and lse = m + log ℓ are stored")
+            expected.append(f"Rows {span(q)} are done: o = a/ℓ (query {q[-1]}: {o:.2f}) and lse = m + log ℓ are stored")
         assert figure.locator("output > span").all_inner_texts() == expected
         assert slider.get_attribute("aria-valuetext") == f"step {number} of {len(steps)}"
         shown = [text.replace("−", "-") for text in figure.locator("svg text.score").all_text_contents()]
@@ -327,7 +327,7 @@ def test_attention_tiles_backward_adds_to_queries_and_keys(visit: Callable[..., 
     )
     assert {"dq", "dk, dv"} <= set(figure.locator("svg text").all_text_contents())
     figure.locator("select").select_option("forward")
-    assert {"m", "ℓ", "o"} <= set(figure.locator("svg text").all_text_contents())
+    assert {"m", "ℓ", "a"} <= set(figure.locator("svg text").all_text_contents())
 
 
 def test_attention_tiles_say_the_same_without_a_script(chromium: Browser, book: Build) -> None:
