@@ -196,9 +196,17 @@ def _arguments(case: Case) -> tuple[list, list[Tensor], Given]:
     return args, [now for _, _, now, r in given if r], given
 
 
-def surroundings(case: Case) -> AbstractContextManager:
-    """What the forward of a case runs within."""
-    return torch.autocast("cpu", torch.bfloat16) if case.within == "autocast" else nullcontext()
+WITHIN: dict[tuple[str, str], Callable[[], AbstractContextManager]] = {  # by what a case says, and the pass
+    ("autocast", "forward"): partial(torch.autocast, "cpu", torch.bfloat16),
+    ("autocast in float16", "forward"): partial(torch.autocast, "cpu", torch.float16),
+    ("autocast around backward", "backward"): partial(torch.autocast, "cpu", torch.bfloat16),
+    ("no_grad", "forward"): torch.no_grad,
+}
+
+
+def surroundings(case: Case, stage: str = "forward") -> AbstractContextManager:
+    """What the forward, or the backward, of a case runs within."""
+    return WITHIN.get((case.within, stage), nullcontext)()
 
 
 SEED = 20  # of torch's random stream, before each forward
@@ -207,6 +215,7 @@ SEED = 20  # of torch's random stream, before each forward
 def _call(operation: Callable, case: Case, args: list) -> object:
     split = len(args) - len(case.keywords)
     torch.default_generator.manual_seed(SEED)
+    torch.rand(3)  # the stream is somewhere, not at the start that its seed names
     with surroundings(case):
         return operation(*args[:split], **dict(zip(case.keywords, args[split:], strict=True)))
 
@@ -337,7 +346,8 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     stream = torch.get_rng_state()  # a draw past where forward left it: whatever backward needs, it is not here
     with _stage("backward", record):
         roots = [roots[0] + sibling, *roots[1:]]
-        *grads, beside = _gradients(case, roots, [*inputs, sibling], upstreams)
+        with surroundings(case, "backward"):
+            *grads, beside = _gradients(case, roots, [*inputs, sibling], upstreams)
         record.grads, record.sibling = _values(grads), copy_of(beside)
     record.tally = tuple(sorted(helpers.TALLY.items()))
     changed = _changed(case, given, settings)

@@ -47,7 +47,8 @@ class Case:
         between: the arguments of the forward in between that "state" runs; None: other tensors and floats than `args`.
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
             as what calls autograd in its own backward needs.
-        within: "autocast": the forward runs under ``torch.autocast("cpu", torch.bfloat16)``; the backward does not.
+        within: what a pass runs within, one of `graders.observe.WITHIN`: "autocast" and "autocast in float16" (bfloat16
+            without the name) and "no_grad" are around the forward alone, "autocast around backward" is around that.
     """
 
     name: str
