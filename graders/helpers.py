@@ -7,7 +7,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import torch
@@ -119,7 +119,7 @@ class Legendre:
 # --- chunks for an online_logsumexp -----------------------------------------------------------------------------------
 
 
-def one_pass(*chunks: Tensor) -> Iterator[Tensor]:
+def given_one_by_one(*chunks: Tensor) -> Iterator[Tensor]:
     """The chunks, once. Counts those that are still alive when the next one is asked for, and those changed by then."""
     alive: list[StorageWeakRef] = []
     for given in chunks:
@@ -140,7 +140,7 @@ def _held() -> tuple[int, int]:
 
 
 def many_chunks(rows: Tensor) -> Iterator[Tensor]:
-    """280 rows, as `one_pass` has them. Counts how many numbers a row pile up, in tensors or not, while they are taken.
+    """280 rows, as `given_one_by_one` has them. Counts how many numbers a row pile up, in tensors or not, while they are taken.
 
     What piles up grows between the first of three looks and the second, and again before the third. The first look is
     late: up to a hundred numbers come out of a store that Python keeps.
@@ -149,7 +149,7 @@ def many_chunks(rows: Tensor) -> Iterator[Tensor]:
     looks, running = [], gc.isenabled()
     gc.disable()
     try:
-        for i, chunk in enumerate(one_pass(*rows)):
+        for i, chunk in enumerate(given_one_by_one(*rows)):
             if i in at:
                 looks.append(_held())
             yield chunk
@@ -223,6 +223,25 @@ def custom(x: Tensor) -> Tensor:
     return Keeps.apply(Keeps.apply(x))
 
 
+_LENT: list[Tensor] = []  # the tensor that `lent` made last
+
+
+def lent(x: Tensor) -> Tensor:
+    """The tensor itself, as an argument; it remains the caller's, who may give it again: `lent_again`."""
+    _LENT[:] = [x]
+    return x
+
+
+def lent_again() -> Tensor:
+    """The tensor that an earlier argument is, or holds, once more."""
+    return _LENT[-1]
+
+
+def tail(x: Tensor) -> Tensor:
+    """A view that does not begin where its storage does."""
+    return x[1:]
+
+
 def dropped_on_the_way(x: Tensor) -> Tensor:
     """Much of what it computes leads to no result, and its memory is used again."""
     for _ in range(12):
@@ -248,6 +267,17 @@ def slope_of_a_cube(x: Tensor) -> Tensor:
     if not torch.allclose(slope, 3 * y * y):
         raise ValueError("a gradient that fn takes is wrong: a saved tensor does not come back as it was")
     return slope.sin()
+
+
+def slope_of_the_caller_s(x: Tensor):
+    """A function that differentiates with respect to the tensor that it is given, known to it beforehand."""
+    lent(x)
+
+    def function(given):
+        (slope,) = torch.autograd.grad(given.exp().sum(), x, create_graph=True)
+        return slope.sin()
+
+    return function
 
 
 def no_result(x: Tensor) -> None:
@@ -295,6 +325,12 @@ def powers(x: Tensor, n: int, also: object) -> Tensor:
 def with_constant(c: Tensor):
     """A function that keeps a constant of its own, and a piece of it."""
     return lambda x: x * c + x[:1] * c[:1]
+
+
+def with_slice(c: Tensor):
+    """A function that keeps a part of a constant, which keeps all of it."""
+    part = c[1:].detach()
+    return lambda x: x * part
 
 
 def with_layer(weight: Tensor, bias: Tensor):
@@ -375,6 +411,37 @@ def tuple_of_one(w: Tensor):
 def without_arguments(w: Tensor):
     """Takes nothing."""
     return counting(lambda: (w * w).sin())
+
+
+class Block:
+    """Holds its parameter in a list."""
+
+    def __init__(self, w):
+        self.parameters_of_it = [w]
+
+    def method(self, x):
+        return (x @ self.parameters_of_it[0]).sin()
+
+
+def bound_method(w: Tensor):
+    """A method; its parameter is found in no closure."""
+    return Block(w).method
+
+
+def partial_product(w: Tensor):
+    """A function of torch's with its first argument given."""
+    return partial(torch.mul, w)
+
+
+def watched(w: Tensor):
+    """Has a parameter of its own, twice; counts the gradients that come to it with a graph of theirs."""
+
+    def count(parameter):
+        TALLY["gradients_with_a_graph"] += parameter.grad.requires_grad
+
+    parameter = w.clone().requires_grad_()
+    parameter.register_post_accumulate_grad_hook(count)
+    return lambda x: x * parameter * parameter
 
 
 def dropping(w: Tensor):

@@ -1,6 +1,7 @@
 """Set 09: saved_bytes, FusedLinearReLU, checkpoint; and what the chapter shows in their place."""
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -127,6 +128,7 @@ def _counts(d: Draw) -> list[Case]:
         _count_of(d, "in_a_row", d.normal(), more=", a 0-d argument"),
         _count_of(d, "in_a_row", d.normal(0, 3), more=", an empty argument"),
         d.case("fn is an object that is called", Helper("callable_object", ()), x, order=0),
+        d.case("the caller is under no_grad", Helper("in_a_row"), x, order=0, within="no_grad"),
     ]
 
 
@@ -148,6 +150,8 @@ def _free(d: Draw) -> list[Case]:
             "fn holds views of a parameter", Helper("with_twisted", (d.normal(3, 4),), (True,)), d.normal(4, n), order=0
         ),
         d.case("fn holds a constant", Helper("with_constant", (d.normal(n, 4),)), x, order=0),
+        d.case("fn holds a slice of a constant", Helper("with_slice", (d.normal(n + 1, 4),)), x, order=0),
+        d.case("x * y, y a slice", Helper("product"), x, Helper("tail", (d.normal(n + 1, 4),)), order=0),
     ]
 
 
@@ -176,10 +180,16 @@ saved_bytes = Task(
             "contract",
             1,
             "fn runs once and may take gradients; the arguments and torch stay as they were",
-            "A measurement must not change what it measures.",
+            "A measurement changes nothing: fn gets the arguments themselves, unpack returns what was packed.",
             lambda d: [
                 _count_of(d, "once", d.normal(3, 4)),
                 _count_of(d, "slope_of_a_cube", d.normal(3, 4)),
+                d.case(
+                    "fn differentiates by the caller's x",
+                    Helper("slope_of_the_caller_s", (d.normal(3, 4),), (True,)),
+                    Helper("lent_again", ()),
+                    order=0,
+                ),
                 _count_of(d, "once", d.normal(3, 4), requires=(False,), more=", x requires no gradient"),
                 *(
                     _count_of(d, helper, d.normal(4, 3))
@@ -346,13 +356,6 @@ def same_by_size(fn, *args):
 
 
 @saved_bytes.mistake(
-    "count", "Your hook keeps the last size only: it assigns where it should add, or the dict has one key for all."
-)
-def last_one_only(fn, *args):
-    return _sum_of(fn, args, lambda t: 0, _nbytes)
-
-
-@saved_bytes.mistake(
     "count",
     "You leave out what is not of a floating dtype. Masks and indices are kept for backward as well, a byte or eight an element.",
 )
@@ -432,6 +435,28 @@ def walks_the_graph(fn, *args):
     return _counted([t for t in found if isinstance(t, Tensor)], _given(args))
 
 
+@saved_bytes.mistake(
+    "count",
+    "You run fn under torch.enable_grad(). Where the caller is under no_grad, autograd keeps nothing of fn, and the number is 0.",
+)
+def gradients_enabled(fn, *args):
+    with torch.enable_grad():
+        return _counted(_packed(fn, *args), _given(args))
+
+
+@saved_bytes.mistake(
+    "free",
+    "You count the elements of the tensor that a view is of, t._base. A detached slice says nothing of what it is a slice of, and keeps "
+    "all of its memory: ask t.untyped_storage().nbytes().",
+)
+def size_of_the_base(fn, *args):
+    def size(t):
+        root = t if t._base is None else t._base
+        return root.numel() * root.element_size()
+
+    return _sum_of(fn, args, _address, size)
+
+
 @saved_bytes.mistake("count", "You return a tensor. Asked for is a Python int: .item() makes one of it.")
 def tensor_returned(fn, *args):
     return torch.tensor(_counted(_packed(fn, *args), _given(args)))
@@ -495,12 +520,11 @@ def only_learning_arguments_free(fn, *args):
 
 @saved_bytes.mistake(
     "free",
-    "You subtract the size of the arguments at the end, packed or not. Leave out what belongs to them, one packed tensor at a time.",
+    "You know the arguments by a.data_ptr(), the address of the first element. An argument that is a slice begins elsewhere than its "
+    "storage: compare a.untyped_storage().data_ptr().",
 )
-def arguments_subtracted(fn, *args):
-    packed = [t for t in _packed(fn, *args) if not _learns(t) or _address(t) in _given(args)]
-    total = sum({_address(t): _nbytes(t) for t in packed}.values())
-    return total - sum(_nbytes(a) for a in args if isinstance(a, Tensor))
+def arguments_by_first_element(fn, *args):
+    return _counted(_packed(fn, *args), {a.data_ptr() for a in args if isinstance(a, Tensor)})
 
 
 @saved_bytes.mistake(
@@ -509,11 +533,6 @@ def arguments_subtracted(fn, *args):
 )
 def one_argument_alone(fn, x):
     return _counted(_packed(fn, x), _given((x,)))
-
-
-@saved_bytes.mistake("count", "You hand fn its arguments as one tuple: fn(args). A star spreads them: fn(*args).")
-def star_forgotten(fn, *args):
-    return _counted(_packed(lambda: fn(args)), _given(args))
 
 
 @saved_bytes.mistake(
@@ -559,6 +578,15 @@ def nothing_handed_back(fn, *args):
 
 @saved_bytes.mistake(
     "contract",
+    "You hand fn detached copies of its arguments. A function that takes a gradient with respect to the caller's tensor does not find it "
+    "in the graph: call fn on the arguments as they are.",
+)
+def arguments_detached(fn, *args):
+    return _counted(_packed(fn, *map(_own, args)), _given(args))
+
+
+@saved_bytes.mistake(
+    "contract",
     "You let the arguments require gradients. They belong to the caller, and where they require none autograd keeps less: count "
     "what it keeps for the arguments as they are.",
 )
@@ -594,6 +622,12 @@ def _layers(d: Draw, order: int = 1) -> list[Case]:
     cases += [d.case("a transposed x and weight", x.transpose(0, 1), weight, bias, order=order)]
     cases += [d.case("an expanded x and bias", x[:1].expand(2, 2, 3), weight, bias[:1].expand(4), order=order)]
     return cases
+
+
+def _small(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """A layer whose outputs are tiny, exactly."""
+    x, weight, bias = _layer(d, 3, 3)
+    return x, weight * 2.0**-40, bias * 2.0**-40
 
 
 def _some(d: Draw) -> list[Case]:
@@ -654,6 +688,7 @@ fused = Task(
                     "an expanded upstream gradient", *_layer(d, 2, 2, 3), upstream=d.normal(2, 1, 4).expand(2, 2, 4)
                 ),
                 *_some(d),
+                d.case("outputs near 1e-12", *_small(d)),
             ],
             FIRST,
             lambda d: _layer(d, 2, 2, 3),
@@ -909,13 +944,14 @@ class bias_past_the_mask(FusedNew):
 
 @fused.mistake(
     "gradient",
-    "Only the gradients of weight and bias have passed the ReLU; that of x is made of the upstream gradient as it came. Mask "
-    "it once, at the top of backward, and use the result for all three.",
+    "You let the gradient through only where the output is above a small number such as 1e-6. Where it is smaller, and not 0, the ReLU has "
+    "slope 1 as well: ask y > 0.",
 )
-class x_past_the_mask(FusedNew):
+class threshold_above_zero(FusedNew):
     @staticmethod
     def backward(ctx, g):
-        return (g @ ctx.saved_tensors[1], *FusedNew.backward(ctx, g)[1:])
+        x, weight, y = ctx.saved_tensors
+        return _backward(torch.where(y > 1e-6, g, 0), x, weight)
 
 
 @fused.mistake(
@@ -1047,7 +1083,7 @@ class detached(FusedNew):
 
 @fused.mistake(
     "second_order",
-    "What you save is made in forward: x reshaped to rows. It comes back as a constant, so the gradient of weight no longer "
+    "What you save is made in forward: x reshaped to rows, or made contiguous. It comes back as a constant, so the gradient of weight no longer "
     "depends on x. Save x as it is, and reshape in backward.",
 )
 class saves_rows(FusedNew):
@@ -1105,8 +1141,8 @@ class kept_as_attribute(FusedNew):
 
 @fused.mistake(
     "contract",
-    "You keep the output as an attribute of ctx. Torch does not watch it there (changed in place, it gives another mask and a "
-    "silently wrong gradient), and output and graph hold each other alive. Use ctx.save_for_backward.",
+    "You keep the output as an attribute of ctx, or detached from it (output.data). Torch does not watch it there: changed in place, it "
+    "gives another mask and a silently wrong gradient. Give ctx.save_for_backward the output itself.",
 )
 class output_as_attribute(FusedNew):
     @staticmethod
@@ -1228,10 +1264,22 @@ def _deep(d: Draw, learns: bool = False, **keywords) -> Case:
     return _ran(d, "three layers", deep, d.normal(100, 32), watch=("trace",), **keywords)
 
 
-def _of_all_kinds(d: Draw, order: int = 1) -> Case:
+def _of_all_kinds(d: Draw, order: int = 1, **keywords) -> Case:
     index = torch.tensor([2, 0, 2, 1])
     args = (d.normal(4, 3), index, 2, True, None, "sum", d.normal(4, 3))
-    return _ran(d, "tensors, indices, numbers, a bool, None", _holding(d, "of_all_kinds", 3, 3), *args, order=order)
+    held = _holding(d, "of_all_kinds", 3, 3)
+    return _ran(d, "tensors, indices, numbers, a bool, None", held, *args, order=order, **keywords)
+
+
+def _cast(d: Draw) -> list[Case]:
+    """Forward under autocast in another dtype; and backward under it, where forward was not."""
+    x, y = (4 * d.normal(3, 3, dtype=SINGLE) for _ in range(2))
+    w = Helper("gated", (4 * d.normal(3, 3, dtype=SINGLE),), (False,))
+    some = {"requires": (False, True)}  # what is differentiated is no product of matrices, so autocast changes nothing
+    return [
+        _ran(d, "forward under autocast in float16", w, x, y / 8, within="autocast in float16", **some),
+        _ran(d, "backward alone under autocast", w, x, y / 8, within="autocast around backward", **some),
+    ]
 
 
 def _tuples(d: Draw, order: int = 1) -> list[Case]:
@@ -1246,6 +1294,14 @@ def manners(call: str, case: Case, yours: Record, expected: Record) -> look.Find
     """As `untouched`, but for the random stream, which a check of its own is about."""
     changed = tuple(what for what in yours.changed if what != "the random stream")
     return look.untouched(call, case, replace(yours, changed=changed), expected)
+
+
+def graphless(call: str, case: Case, yours: Record, expected: Record) -> look.Finding | None:
+    """What arrives in a parameter's .grad needs no gradient itself."""
+    if dict(yours.tally).get("gradients_with_a_graph"):
+        text = "What your backward adds to a parameter's .grad has a graph of its own, which keeps all it is made of alive."
+        return look.Finding("counts", f"{case.name}: {text} Leave out create_graph=True.", {})
+    return None
 
 
 CHECKPOINT = (*look.FORWARD, look.differentiable)
@@ -1290,6 +1346,13 @@ checkpoint = Task(
                 ),
                 _of_all_kinds(d),
                 *_tuples(d),
+                d.case(
+                    "one tensor given twice",
+                    Helper("product"),
+                    Helper("lent", (d.normal(2, 3),), (True,)),
+                    Helper("lent_again", ()),
+                    how="backward",
+                ),
                 _deep(d),
             ],
             (*CHECKPOINT, look.gradient, LESS),
@@ -1304,6 +1367,8 @@ checkpoint = Task(
                 _ran(d, "a float32 net", _net(d, SINGLE), d.normal(2, 3, dtype=SINGLE)),
                 _ran(d, "a net, and x requires no gradient", _net(d), d.normal(2, 3), requires=(False,)),
                 _ran(d, "no argument", _holding(d, "without_arguments", 3, learns=True)),
+                _ran(d, "fn is a method", _holding(d, "bound_method", 3, 4, learns=True), d.normal(2, 3)),
+                _ran(d, "fn is a partial", _holding(d, "partial_product", 2, 3, learns=True), d.normal(2, 3)),
                 _deep(d, learns=True),
                 _deep(d, learns=True, requires=(False,)),
             ],
@@ -1334,6 +1399,7 @@ checkpoint = Task(
                     within="autocast",
                 ),
                 _ran(d, "no autocast", _net(d, SINGLE, learns=False), d.normal(2, 3, dtype=SINGLE)),
+                *_cast(d),
                 _deep(d),
             ],
             (*CHECKPOINT, look.gradient, manners, LESS),
@@ -1348,8 +1414,9 @@ checkpoint = Task(
                 _deep(d),
                 _ran(d, "a net", _net(d), d.normal(2, 3)),
                 *_tuples(d),
+                _ran(d, "a parameter", _holding(d, "watched", 3), d.normal(2, 3)),
             ],
-            (*CHECKPOINT, look.gradient, FREED, called),
+            (*CHECKPOINT, look.gradient, FREED, called, graphless),
         ),
         Check(
             "contract",
@@ -1365,7 +1432,9 @@ checkpoint = Task(
                     d.normal(2, 3),
                     d.normal(2, 3),
                     watch=("state", "overwrite"),
+                    between=(_holding(d, "in_pairs", 3, 4), d.normal(2, 3)),
                 ),
+                _of_all_kinds(d, watch=("overwrite",)),
                 _ran(
                     d,
                     "y requires no gradient",
@@ -1604,13 +1673,6 @@ class always_a_tuple(Rerun):
         return _as_tuple(fn(*args))
 
 
-@checkpoint.mistake("value", "You hand fn its arguments as one tuple: fn(args). A star spreads them: fn(*args).")
-class star_forgotten(Rerun):
-    @staticmethod
-    def forward(fn, around, anchor, *args):
-        return fn(args)
-
-
 @checkpoint.mistake(
     "value",
     "You give save_for_backward all arguments. It takes tensors and None: keep a number, a bool or a string on ctx, and "
@@ -1686,7 +1748,8 @@ class indices_required(Rerun):
 
 @checkpoint.mistake(
     "arguments",
-    "Backward runs without gradients, so your second run keeps no graph to differentiate. Put it into torch.enable_grad().",
+    "Backward runs without gradients, so what you differentiate there needs a graph of its own. Put the second run, and all that you compute from its outputs, into "
+    "torch.enable_grad().",
 )
 class enable_grad_forgotten(Rerun):
     @staticmethod
@@ -1728,17 +1791,17 @@ class first_output_only(Rerun):
 
 @checkpoint.mistake(
     "arguments",
-    "You differentiate every output. Indices among them require no gradient, and torch refuses to start there: take the outputs "
-    "with requires_grad, and their upstream gradients.",
+    "You know the copies of the arguments by their address, so one tensor given twice has one copy, whose gradient you return in both "
+    "places: twice too much. Each place has a copy of its own.",
 )
-class indices_differentiated(Rerun):
+class copies_by_address(Rerun):
     @staticmethod
     def backward(ctx, *upstream):
-        args = Rerun.arguments(ctx)
+        args, copies = Rerun.arguments(ctx), {}
+        args = [copies.setdefault(a.data_ptr(), a) if isinstance(a, Tensor) and a.numel() else a for a in args]
         with ctx.around.again():
             outputs = _as_tuple(ctx.fn(*args))
-        torch.autograd.backward(outputs, upstream)
-        return None, None, None, *[a.grad if isinstance(a, Tensor) else None for a in args]
+        return Rerun.gradients(args, outputs, upstream)
 
 
 @checkpoint.mistake(
@@ -1772,17 +1835,30 @@ class without_anchor(Rerun):
 
 @checkpoint.mistake(
     "parameters",
-    "You ask fn for its parameters(), which a plain function does not have. fn is any callable: an inner backward() reaches the "
-    "leaves without knowing them.",
+    "You look for fn's parameters: in its closure, or by parameters(). fn is any callable, and may hold them in a list, in an object whose "
+    "method it is, or in functools.partial. An inner backward() reaches the leaves without knowing them.",
 )
-class modules_only(Rerun):
+class parameters_searched(Rerun):
     @staticmethod
     def backward(ctx, *upstream):
         args = Rerun.arguments(ctx)
         with ctx.around.again():
             outputs = _as_tuple(ctx.fn(*args))
-        wanted = [a for a in args if isinstance(a, Tensor) and a.requires_grad] + list(ctx.fn.parameters())
-        torch.autograd.grad(outputs, wanted, upstream)
+        own = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
+        found = _held_by(ctx.fn)
+        pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
+        grads = torch.autograd.grad([o for o, _ in pairs], own + found, [g for _, g in pairs], allow_unused=True)
+        for leaf, grad in zip(found, grads[len(own) :], strict=True):
+            leaf.grad = grad if leaf.grad is None or grad is None else leaf.grad + grad
+        known = dict(zip(map(id, own), grads, strict=False))
+        return None, None, None, *[known.get(id(a)) for a in args]
+
+
+def _held_by(fn: Callable) -> list[Tensor]:
+    """The leaves in a function's closure, and in those of functions there; a part of the above."""
+    held = [cell.cell_contents for cell in fn.__closure__ or ()]
+    found = [t for t in held if isinstance(t, Tensor) and t.requires_grad]
+    return found + [t for f in held if hasattr(f, "__closure__") for t in _held_by(f)]
 
 
 @checkpoint.mistake(
@@ -1830,6 +1906,20 @@ class state_taken_late(Rerun):
 
 @checkpoint.mistake(
     "randomness",
+    "You keep the seed of the random stream, or set one, and seed the second run. The stream has moved on since it was seeded, so the masks "
+    "differ. Take its state where it is, torch.get_rng_state(), and set that.",
+)
+class seed_for_state(Rerun):
+    @staticmethod
+    def backward(ctx, *upstream):
+        with torch.random.fork_rng([]):
+            torch.manual_seed(torch.initial_seed())
+            ctx.around.stream = torch.get_rng_state()
+        return Rerun.backward(ctx, *upstream)
+
+
+@checkpoint.mistake(
+    "randomness",
     "Your backward sets the random stream back for the second run and leaves it there. What the caller draws next repeats earlier "
     "numbers: put the stream back where it was, or use torch.random.fork_rng.",
 )
@@ -1841,31 +1931,6 @@ class stream_left_behind(Rerun):
         with torch.enable_grad(), torch.autocast("cpu", **ctx.around.cast):
             outputs = _as_tuple(ctx.fn(*args))
         return Rerun.gradients(args, outputs, upstream)
-
-
-@checkpoint.mistake(
-    "randomness",
-    "You seed the random stream yourself, in both runs. Masks repeat, but they are the same in every call, and not those that fn "
-    "draws under the caller's seed. Take the state that is there, and set that one.",
-)
-class seeded(Rerun):
-    @staticmethod
-    def forward(fn, around, anchor, *args):
-        torch.manual_seed(0)
-        around.stream = torch.get_rng_state()
-        return fn(*args)
-
-
-@checkpoint.mistake(
-    "randomness",
-    "Your forward puts the random stream back after fn, so the next layer draws the same numbers again. Only the second run must "
-    "leave no trace in it; the first runs as fn alone would.",
-)
-class stream_put_back_in_forward(Rerun):
-    @staticmethod
-    def forward(fn, around, anchor, *args):
-        with torch.random.fork_rng([]):
-            return fn(*args)
 
 
 @checkpoint.mistake(
@@ -1890,6 +1955,47 @@ class autocast_always(Rerun):
     def backward(ctx, *upstream):
         ctx.around.cast["enabled"] = True
         return Rerun.backward(ctx, *upstream)
+
+
+@checkpoint.mistake(
+    "autocast",
+    "Your second run is under autocast where the forward was, but always in bfloat16 (the CPU's default). Note "
+    "torch.get_autocast_dtype as well, and enter it with that dtype.",
+)
+class autocast_dtype_forgotten(Rerun):
+    @staticmethod
+    def backward(ctx, *upstream):
+        ctx.around.cast["dtype"] = torch.bfloat16
+        return Rerun.backward(ctx, *upstream)
+
+
+@checkpoint.mistake(
+    "autocast",
+    "You enter autocast where the forward was under it, and never switch it off. Where backward is called under autocast and the forward was "
+    "not, the second run is in bfloat16: enter it with enabled= as it was, False too.",
+)
+class autocast_never_off(Rerun):
+    @staticmethod
+    def backward(ctx, *upstream):
+        ctx.around.cast["enabled"] |= torch.is_autocast_enabled("cpu")
+        return Rerun.backward(ctx, *upstream)
+
+
+@checkpoint.mistake(
+    "memory",
+    "Your inner backward keeps a graph of the gradients (create_graph=True), and a parameter's .grad holds it and all it is made of. "
+    "Leave it out: the task asks for first derivatives.",
+)
+class graph_of_gradients(Rerun):
+    @staticmethod
+    def backward(ctx, *upstream):
+        args = Rerun.arguments(ctx)
+        with warnings.catch_warnings(), ctx.around.again():
+            warnings.simplefilter("ignore")
+            outputs = _as_tuple(ctx.fn(*args))
+            pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
+            torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs], create_graph=True)
+        return None, None, None, *[a.grad if isinstance(a, Tensor) else None for a in args]
 
 
 @checkpoint.mistake(
@@ -1935,18 +2041,6 @@ class twice_in_forward(Rerun):
 
 
 @checkpoint.mistake(
-    "memory",
-    "You run fn again for each gradient. One second run gives all of them: one backward from all outputs.",
-)
-class run_for_each_gradient(Rerun):
-    @staticmethod
-    def backward(ctx, *upstream):
-        with ctx.around.again():
-            ctx.fn(*Rerun.arguments(ctx))
-        return Rerun.backward(ctx, *upstream)
-
-
-@checkpoint.mistake(
     "contract",
     "You keep the arguments on ctx, or in a closure, where torch does not watch them: changed in place before backward, they give "
     "a silently wrong gradient. Tensors go through ctx.save_for_backward.",
@@ -1962,6 +2056,37 @@ class kept_as_attribute(Rerun):
         with ctx.around.again():
             outputs = _as_tuple(ctx.fn(*args))
         return Rerun.gradients(args, outputs, upstream)
+
+
+@checkpoint.mistake(
+    "contract",
+    "Floating tensors go through ctx.save_for_backward, tensors of indices stay on ctx, where torch does not watch them: changed in place "
+    "before backward, they lead gradients to wrong places. Save every tensor.",
+)
+class indices_unwatched(Rerun):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.fn, ctx.around, _, *args = inputs
+        watched = [a if isinstance(a, Tensor) and a.is_floating_point() else None for a in args]
+        ctx.others = [a if t is None else None for a, t in zip(args, watched, strict=True)]
+        ctx.save_for_backward(*watched)
+
+
+@checkpoint.mistake(
+    "contract",
+    "You keep fn outside ctx (on the class, or in a global): a second checkpoint puts its fn there, and the first one's backward runs the "
+    "wrong function. What is no tensor is kept on ctx.",
+)
+class fn_outside_ctx(Rerun):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        Rerun.setup_context(ctx, inputs, output)
+        GLOBAL["fn"] = ctx.fn
+
+    @staticmethod
+    def backward(ctx, *upstream):
+        ctx.fn = GLOBAL["fn"]
+        return Rerun.backward(ctx, *upstream)
 
 
 @checkpoint.mistake("contract", KEPT_OUTSIDE)
