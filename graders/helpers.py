@@ -140,7 +140,7 @@ def _held() -> tuple[int, int]:
 
 
 def many_chunks(rows: Tensor) -> Iterator[Tensor]:
-    """280 rows, as `given_one_by_one` has them. Counts how many numbers a row pile up, in tensors or not, while they are taken.
+    """280 rows, `given_one_by_one`. Counts how many numbers a row pile up, in tensors or not, while they are taken.
 
     What piles up grows between the first of three looks and the second, and again before the third. The first look is
     late: up to a hundred numbers come out of a store that Python keeps.

@@ -362,7 +362,7 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
 def _second_order(operation: Callable, case: Case, record: Record) -> None:
     args, inputs, _ = _arguments(case)
     output = _forward(operation, case, args, record)
-    upstream = copy_of(case.upstream).to(output.dtype).requires_grad_()
+    upstream = copy_of(case.upstream).to(output.dtype).requires_grad_(case.how != "constant")
     with _stage("second order", record):
         grads = torch.autograd.grad(output, inputs, upstream, create_graph=True, allow_unused=True)
         pairs = [(g, d) for g, d in zip(grads, case.directions, strict=True) if g is not None and g.requires_grad]
@@ -370,7 +370,9 @@ def _second_order(operation: Callable, case: Case, record: Record) -> None:
             record.second = (None,) * (len(inputs) + 1)
             return
         total = sum((g * copy_of(d)).sum() for g, d in pairs)
-        record.second = _values(torch.autograd.grad(total, [*inputs, upstream], allow_unused=True))
+        asked = [*inputs, upstream] if upstream.requires_grad else inputs
+        found = torch.autograd.grad(total, asked, allow_unused=True)
+        record.second = _values(found) + (None,) * (not upstream.requires_grad)
 
 
 def _other(value: object) -> object:

@@ -46,7 +46,8 @@ class Case:
             rest on another without suffering from its faults.
         between: the arguments of the forward in between that "state" runs; None: other tensors and floats than `args`.
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
-            as what calls autograd in its own backward needs.
+            as what calls autograd in its own backward needs; "constant": as "grad", and in the second order the
+            upstream gradient requires none, as in ``torch.autograd.functional.hessian``.
         within: what a pass runs within, one of `graders.observe.WITHIN`: "autocast" and "autocast in float16" (bfloat16
             without the name) and "no_grad" are around the forward alone, "autocast around backward" is around that.
     """

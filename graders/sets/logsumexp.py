@@ -1,8 +1,8 @@
 """Set 07: LogSumExp, online_logsumexp, CrossEntropy; and the chapter's LogSumExp1d, SoftCrossEntropy."""
 
+import math
 from collections.abc import Callable
 from functools import reduce
-from math import prod
 
 import torch
 from torch import Tensor
@@ -25,10 +25,42 @@ from graders.wording import (
 
 INF, NAN = float("inf"), float("nan")
 ALL = ("state", "overwrite", "trace")
-GLOBAL: dict[str, Tensor] = {}  # where the mistakes `kept_outside_ctx` keep things
+GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps things
 
-FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
-FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
+
+def epsilon(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """In float64, an output off by just what a power of ten in the logarithm does to it. Looks before `precise` does."""
+    mine, right = yours.outputs[0], expected.outputs[0]
+    if not mine.dtype == right.dtype == DOUBLE or torch.allclose(mine, right, rtol=1e-10, atol=1e-10):
+        return None
+    if call.startswith("LogSumExp."):  # m + log(sum + epsilon)
+        x, dim = case.args[:2]
+        sizes = (torch.expm1(mine - right) * (right - x.amax(dim, keepdim=True).reshape(right.shape)).exp())[
+            right.isfinite()
+        ]
+        where, instead = (
+            "the sum",
+            "After the shift that is at least 1, and in a row of -inf its logarithm is to be -inf.",
+        )
+    elif call.startswith("CrossEntropy."):  # the mean of -log(p + epsilon), p the target's probability; to first order
+        x, target = case.args
+        sizes = (right - mine).reshape(1) / (torch.logsumexp(x, 1) - x.gather(1, target[:, None])[:, 0]).exp().mean()
+        where, instead = (
+            "the probability",
+            "Make the logarithm of the softmax by a subtraction, and nothing needs that.",
+        )
+    else:
+        return None
+    size = sizes.amax().item() if sizes.numel() else 0.0
+    power = 10.0 ** round(math.log10(size)) if 0 < size < 0.01 else 0.0
+    if not power or not torch.allclose(sizes, torch.full_like(sizes, power), rtol=1e-2, atol=0):
+        return None
+    text = f"Your value is off by what {power:g}, added to {where} before the logarithm, does to it. {instead}"
+    return Finding("epsilon", text, {"case": look.describe(call, case)})
+
+
+FORWARD = (*look.FORWARD[:-1], epsilon, look.precise, look.value)
+FIRST = (*look.FIRST[:-1], epsilon, look.precise, look.gradient)
 SECOND = (*FIRST, look.second_order)
 BOTH = (*FORWARD, *FIRST[4:])
 # what is changed in place comes before the numbers that it spoils
@@ -141,11 +173,15 @@ MIXED = ([1.0, 2.0, -INF], [-INF, -INF, -INF], [INF, 1.0, 2.0], [INF, -INF, INF]
 
 
 def _infinite(d: Draw) -> list[Case]:
-    """Rows with -inf, of -inf, with inf, beside rows without."""
+    """Rows with -inf, of -inf, with inf, beside rows without, which are small or far from 0."""
+
+    def mixed(far: float) -> Tensor:
+        return _rows(*MIXED, [far, far - 1, 0.0], [-far, -far, -far - 1])
+
     return [
-        *(d.case(f"{_named(t)} rows", _rows(*MIXED, dtype=t), 1, order=0) for t in DTYPES),
-        d.case("rows", _rows(*MIXED), 1, watch=("trace",), deny=SUMS),
-        d.case("columns", _rows(*MIXED).t(), 0),
+        *(d.case(f"{_named(t)} rows", mixed(100).to(t), 1, order=0) for t in DTYPES),
+        d.case("rows", mixed(1000), 1, watch=("trace",), deny=SUMS),
+        d.case("columns", mixed(1000).t(), 0),
         d.case("-inf beside numbers", _rows(*MIXED[::5]), 1),
         d.case("float16, -inf beside numbers", _rows(*MIXED[::5], dtype=HALF), 1),
         *(d.case(f"a 0-d {v}", torch.tensor(v, dtype=DOUBLE), 0, order=0) for v in (INF, -INF)),
@@ -204,7 +240,7 @@ logsumexp = Task(
             "infinities",
             1,
             "rows of -inf give -inf, rows with inf give inf, and nan reaches no other row",
-            "Masks are made of -inf, and one nan in one row ends a training run.",
+            "Masks are made of -inf; the rows beside them are as large as ever, and one nan ends a training run.",
             _infinite,
             (*BOTH, look.allowed),
         ),
@@ -212,7 +248,7 @@ logsumexp = Task(
             "second_order",
             2,
             "the gradient can be differentiated again, by x and by the upstream gradient",
-            "The Hessian of a row is diag(p) - p p^T, p its softmax. Newton steps and gradient penalties need it.",
+            "The Hessian of a row is diag(p) - p p^T, p its softmax. What backward detaches, or makes a number of, is missing.",
             lambda d: [
                 d.case("rows", _logits(d)(2, 3), 1, order=2),
                 d.case("a middle axis", _logits(d)(2, 3, 2), -2, order=2),
@@ -221,6 +257,7 @@ logsumexp = Task(
                 d.case("float32", _logits(d)(2, 3, dtype=SINGLE), 0, order=2),
                 d.case("around 1000", 1000 + _logits(d)(2, 3), 1, order=2),
                 d.case("-inf beside numbers", _rows(*MIXED[::5]), 1, order=2),
+                d.case("an upstream gradient that is a constant", _logits(d)(2, 3), 1, order=2, how="constant"),
             ],
             SECOND,
             lambda d: (_logits(d)(2, 3), 1),
@@ -230,9 +267,9 @@ logsumexp = Task(
             "contract",
             1,
             "the caller's tensors stay untouched; those that backward needs are saved",
-            "Tensors that your Function did not make belong to others.",
+            "Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
             lambda d: [
-                d.case("rows", _logits(d)(2, 3), 1, watch=ALL),
+                d.case("rows", _logits(d)(3, 3), 1, watch=ALL, between=(_logits(d)(3, 3), 0, True)),
                 d.case("float32, an axis kept", _logits(d)(2, 3, dtype=SINGLE), 0, True, watch=("state", "overwrite")),
                 d.case("a 0-d input", _logits(d)(), 0, watch=("overwrite",)),
                 d.case("an axis of one element", _logits(d)(2, 1), 1, watch=("overwrite",)),
@@ -566,19 +603,6 @@ class gradient_of_a_sum(LogSumExpNew):
 
 @logsumexp.mistake(
     "gradient",
-    "Your backward gives everything to the largest element. That is the gradient of the maximum; log-sum-exp is its smooth "
-    "relative, and each element gets its share, exp(x - output).",
-)
-class gradient_of_the_maximum(LogSumExpNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, _ = ctx.saved_tensors
-        largest = x == x.amax(ctx.dim, keepdim=True)
-        return torch.where(largest, g.reshape(_kept(x, ctx.dim)), 0), None, None
-
-
-@logsumexp.mistake(
-    "gradient",
     "You add a gradient for the maximum that was added back. The same maximum was subtracted inside, and that cancels it: the "
     "result does not depend on the shift. The gradient is the softmax alone, and sums to 1.",
 )
@@ -589,19 +613,6 @@ class max_gets_gradient(LogSumExpNew):
         shape = _kept(x, ctx.dim)
         p = (x - y.reshape(shape)).exp() + (x == x.amax(ctx.dim, keepdim=True))
         return g.reshape(shape) * p, None, None
-
-
-@logsumexp.mistake(
-    "gradient",
-    "Your softmax divides by the sum over all elements of x. Each row (each set of elements that went into one output) has its "
-    "own sum, and its own probabilities add up to 1.",
-)
-class normalised_over_everything(LogSumExpNew):
-    @staticmethod
-    def backward(ctx, g):
-        x, _ = ctx.saved_tensors
-        e = (x - x.max()).exp() if x.numel() else x
-        return g.reshape(_kept(x, ctx.dim)) * e / e.sum(), None, None
 
 
 @logsumexp.mistake("gradient", VIEW_NEEDED)
@@ -679,16 +690,14 @@ class only_minus_infinity_guarded(LogSumExpNew):
 
 @logsumexp.mistake(
     "infinities",
-    "You ask whether any maximum is infinite, and then leave out the shift (or return the maxima) for all rows. The rows beside "
-    "it are finite and need theirs: decide element by element, with torch.where or masked_fill.",
+    "You ask whether any maximum is infinite, and then leave out the shift for all rows. The rows beside it are finite and need "
+    "theirs: decide element by element, with torch.where or masked_fill.",
 )
 class one_row_decides(LogSumExpNew):
     @staticmethod
     def forward(x, dim, keepdim=False):
         m = x.amax(dim, keepdim=True)
-        if m.isinf().any():
-            return m if keepdim else m.reshape(x.sum(dim).shape)
-        return _shifted(x, dim, keepdim, m)
+        return _shifted(x, dim, keepdim, torch.zeros_like(m) if m.isinf().any() else m)
 
 
 @logsumexp.mistake(
@@ -734,6 +743,20 @@ class saves_copy_of_output(LogSumExpNew):
     def setup_context(ctx, inputs, output):
         x, ctx.dim, _ = inputs
         ctx.save_for_backward(x, output.reshape(_kept(x, ctx.dim)).clone())
+
+
+CONSTANT_UPSTREAM = (
+    "You look whether the upstream gradient requires a gradient, and else compute without a graph (no_grad, or detach). The gradient "
+    "depends on the input too: for torch.autograd.functional.hessian, whose upstream gradient is a constant, your Hessian is 0."
+)
+
+
+@logsumexp.mistake("second_order", CONSTANT_UPSTREAM)
+class graph_for_upstream_alone(LogSumExpNew):
+    @staticmethod
+    def backward(ctx, g):
+        with torch.set_grad_enabled(g.requires_grad):
+            return LogSumExpNew.backward(ctx, g)
 
 
 @logsumexp.mistake("second_order", CUT_OFF)
@@ -782,13 +805,30 @@ class kept_as_attribute(LogSumExpNew):
 
 @logsumexp.mistake(
     "contract",
+    "You keep dim (or the shape, or tensors) outside ctx, on the class or in a global: a second call overwrites it before the first "
+    "one's backward. A number or a shape becomes an attribute of ctx, a tensor goes through ctx.save_for_backward.",
+)
+class kept_outside_ctx(LogSumExpNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, GLOBAL["dim"], _ = inputs
+        ctx.save_for_backward(x, output)
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.dim = GLOBAL["dim"]
+        return LogSumExpNew.backward(ctx, g)
+
+
+@logsumexp.mistake(
+    "contract",
     "Where there is nothing to add up (no dimensions, or an axis of one element) your forward returns x itself, or a view of it: "
     "changing the output in place would change x. Return a new tensor.",
 )
 class returns_its_input(LogSumExpNew):
     @staticmethod
     def forward(x, dim, keepdim=False):
-        if prod(x.shape[i] for i in _axes(dim)) == 1 if x.ndim else True:
+        if math.prod(x.shape[i] for i in _axes(dim)) == 1 if x.ndim else True:
             return x.reshape(_kept(x, dim)) if keepdim else x.reshape(x.sum(dim).shape)
         return LogSumExpNew.forward(x, dim, keepdim)
 
@@ -801,7 +841,7 @@ CALL = "online_logsumexp(chunks)"
 def _chunks(name: str, *chunks: Tensor | list[float], dtype: torch.dtype = DOUBLE, **options: object) -> Case:
     """A case of these chunks, from a generator."""
     given = tuple(c.to(dtype) if isinstance(c, Tensor) else torch.tensor(c, dtype=dtype) for c in chunks)
-    return Case(name, (Helper("one_pass", given),), requires_grad=(False,), **options)
+    return Case(name, (Helper("given_one_by_one", given),), requires_grad=(False,), **options)
 
 
 def _streams(d: Draw) -> list[Case]:
@@ -828,6 +868,7 @@ def _streams_far(d: Draw) -> list[Case]:
         _chunks("all around -10000", *(x(3, 4) - 1e4)),
         _chunks("all around 1000", *(x(3, 4) + 1000)),
         _chunks("10000 in the middle", x(3), [1e4, -1e4], x(2)),
+        _chunks("one 0, and 5000 numbers at -21", [0.0], torch.full((5000,), -21.0)),
         _chunks("float32 around 100", *(x(3, 2) + 100), dtype=SINGLE),
         _chunks("float32 around -120", *(x(3, 2) - 120), dtype=SINGLE),
     ]
@@ -902,7 +943,8 @@ online = Task(
             "infinities",
             1,
             "chunks of -inf, first, last and all; inf anywhere",
-            "A masked block is a chunk of -inf, and the first one may be masked.",
+            "Finite chunks stand beside infinite ones here, and both have to be right: -inf counts nothing, the first chunk of all "
+            "too, and one inf makes inf.",
             _streams_infinite,
             (*FORWARD, look.allowed),
         ),
@@ -1114,14 +1156,6 @@ def number_returned(chunks):
 
 @online.mistake(
     "value",
-    "Your result has one dimension (keepdim=True, or [:1]?). It is one number: a tensor without dimensions.",
-)
-def one_dimension(chunks):
-    return _run(chunks).reshape(1)
-
-
-@online.mistake(
-    "value",
     "Your state is float32 and the result is cast back: for float64 chunks half of the digits are lost. Take the dtype of the "
     "chunks, or float64.",
 )
@@ -1173,6 +1207,14 @@ def first_maximum_kept(chunks):
         return m, s + (x - m).exp().sum()
 
     return _run(chunks, merged)
+
+
+@online.mistake(
+    "extremes",
+    "You leave out chunks that are far below the maximum. One number of theirs counts next to nothing; thousands of them do not.",
+)
+def far_chunks_skipped(chunks):
+    return _run(chunks, lambda m, s, x: (m, s) if x.max() < m - 16 else _merged(m, s, x))
 
 
 @online.mistake(
@@ -1408,6 +1450,7 @@ cross_entropy = Task(
                 d.case("float32", *_batch(d, 3, 4, SINGLE), order=2),
                 d.case("around 1000", *_batch(d, 2, 3, around=1000), order=2),
                 d.case("-inf beside the target", _rows(*MIXED[::5]), torch.tensor([1, 0]), order=2),
+                d.case("an upstream gradient that is a constant", *_batch(d, 2, 3), order=2, how="constant"),
             ],
             SECOND,
             lambda d: _batch(d, 2, 3),
@@ -1417,7 +1460,7 @@ cross_entropy = Task(
             "contract",
             1,
             "the caller's tensors stay untouched; those that backward needs are saved",
-            "Tensors that your Function did not make belong to others.",
+            "Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
             lambda d: [
                 d.case("a batch", _batch(d, 4, 3)[0], TARGET, watch=ALL, between=(_batch(d, 4, 3)[0], TARGET.flip(0))),
                 d.case(
@@ -1425,7 +1468,7 @@ cross_entropy = Task(
                     _batch(d, 4, 3, SINGLE)[0],
                     TARGET,
                     watch=("state", "overwrite"),
-                    between=_batch(d, 2, 5, SINGLE),
+                    between=_batch(d, 1, 3, SINGLE),  # one row, so that what is kept of it broadcasts
                 ),
             ],
             CONTRACT,
@@ -1653,19 +1696,6 @@ class target_forgotten(CrossEntropyNew):
 
 
 @cross_entropy.mistake(
-    "gradient",
-    "Only the target's logit gets a gradient in your backward. The others are in log sum exp: each gets its probability, and the "
-    "target p - 1.",
-)
-class target_alone(CrossEntropyNew):
-    @staticmethod
-    def backward(ctx, g):
-        logits, target = ctx.saved_tensors
-        y = F.one_hot(target, logits.shape[1])
-        return g * y * (_log_p(logits).exp() - 1) / len(logits), None
-
-
-@cross_entropy.mistake(
     "gradient", "Your gradient has the wrong sign: y - p goes uphill. It is p - y, negative at the target."
 )
 class sign_of_the_gradient(CrossEntropyNew):
@@ -1801,6 +1831,14 @@ class changes_softmax_in_place(CrossEntropyNew):
         p = _log_p(logits).exp()
         p[torch.arange(len(p)), target] -= 1
         return g * p / len(p), None
+
+
+@cross_entropy.mistake("second_order", CONSTANT_UPSTREAM)
+class graph_for_upstream_alone(CrossEntropyNew):
+    @staticmethod
+    def backward(ctx, g):
+        with torch.set_grad_enabled(g.requires_grad):
+            return CrossEntropyNew.backward(ctx, g)
 
 
 @cross_entropy.mistake("second_order", CUT_OFF)

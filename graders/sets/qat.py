@@ -26,8 +26,8 @@ from graders.wording import (
 )
 
 NARROWED = (
-    "You compute in float32 and cast back: for float64 input half of the digits are lost. Compute in the dtype of x, as far as "
-    "it is not a half."
+    "You compute in float32 and cast back (x.float()): for float64 input half of the digits are lost. Compute in the dtype of x, as "
+    "far as it is not a half."
 )
 NOTHING_FOR_X = "Your backward returns None for x (is a return statement missing?): x gets no gradient at all."
 HALF_UP = (
@@ -42,9 +42,10 @@ CODES_RETURNED = (
     "You return the integer codes. Fake quantisation goes back to the scale of x: multiply by scale at the end."
 )
 MULTIPLIED = "You round x * scale. The code of x is the number of steps that fit into it: round x / scale."
-FLOAT32_IN_PLACE = (
-    "For float32 input your forward changes the caller's x: x.float() makes no copy of what is float32 already, and what follows "
-    "works in place. Leave the in-place operation out."
+INTEGER_CODES = (
+    "You make integers of the codes. int32 holds no more than 2^31, so that 1e12 steps wrap around (int8 and int16 far sooner), and "
+    "an integer tensor times a scale that is a Python number is float32, also for float64 input. Leave the codes floating: round "
+    "has made them whole."
 )
 STE_MISSING = (
     "Your gradient is zero everywhere. That is the true derivative of rounding, and nothing learns from it: pass the upstream "
@@ -62,8 +63,18 @@ DENIED = operators(
 )
 GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps things
 
-FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
-BOTH = (*look.FIRST[:-1], look.dtype, look.precise, look.value, look.gradient)
+
+def precise(call: str, case: Case, yours: Record, expected: Record) -> look.Finding | None:
+    """As in `look`; where a scale is a Python number, it says what makes float32 of that."""
+    found = look.precise(call, case, yours, expected)
+    if found and any(isinstance(a, float) for a in case.args):
+        text = " A scale that is a Python number is float32 as torch.tensor(scale), and where it multiplies an integer tensor."
+        return replace(found, message=found.message + text)
+    return found
+
+
+FORWARD = (*look.FORWARD[:-1], precise, look.value)
+BOTH = (*look.FIRST[:-1], look.dtype, precise, look.value, look.gradient)
 
 
 def _mannerly(looks: tuple[look.Look, ...]) -> tuple[look.Look, ...]:
@@ -129,7 +140,7 @@ def _only_x(draw: Draw, name: str, x: Tensor, *rest: object, **options: object) 
     return draw.case(name, x, *rest, requires=(True, *(False for _ in rest)), **options)
 
 
-THIRD = torch.tensor(0.3).item()  # no power of two, and what float32 holds too
+SINGLE_03 = torch.tensor(0.3).item()  # no power of two, and what float32 holds too
 USUAL = (0.5, 1, -4, 7)  # a scale that halves hold, and a range whose ends are not alike
 
 
@@ -149,12 +160,12 @@ def _edges(draw: Draw, order: int) -> list[Case]:
     return cases
 
 
-RANGES = (  # scale, zero_point, qmin, qmax; the scales are what float32 holds too
+RANGES = (  # scale, zero_point, qmin, qmax
     (0.25, 0, -128, 127),
     (2.0, 128, 0, 255),
     (0.0625, 9, 1, 15),
     (8.0, -3, -8, -2),
-    (torch.tensor(0.007).item(), -100, -32768, 32767),
+    (0.007, -100, -32768, 32767),
 )
 
 
@@ -175,10 +186,10 @@ def _as_tensors(draw: Draw, order: int) -> list[Case]:
         x = _usual(draw)(*shape, dtype=dtype)
         name = f"scale and zero_point 0-d tensors, x {len(shape)}-d"
         cases.append(_only_x(draw, name, x, scale, zero, -4, 7, order=order))
-    x = (_steps(draw, -4, 11, (6,)) * THIRD).to(SINGLE)
+    x = (_steps(draw, -4, 11, (6,)) * SINGLE_03).to(SINGLE)
     cases += [
         _only_x(draw, "scale a tensor alone", x, torch.tensor(0.3), 4, 0, 15, order=order),
-        _only_x(draw, "zero_point a tensor alone", x, THIRD, torch.tensor(4), 0, 15, order=order),
+        _only_x(draw, "zero_point a tensor alone", x, SINGLE_03, torch.tensor(4), 0, 15, order=order),
         _only_x(draw, "a float64 scale", x, torch.tensor(0.5, dtype=DOUBLE), 4, 0, 15, order=order),
     ]
     return cases
@@ -210,7 +221,7 @@ fake = Task(
                 *_layouts(d.forms(_usual(d), *USUAL, order=0)),
                 *_edges(d, 0),
                 *_far(d, 0),
-                _only_x(d, "scale 0.3", _usual(d, THIRD)(6), THIRD, 1, -4, 7, order=0),
+                _only_x(d, "scale 0.3", _usual(d, 0.3)(6), 0.3, 1, -4, 7, order=0),
                 _only_x(d, "inside and outside", _usual(d)(6), *USUAL, order=0, watch=("trace",), deny=DENIED),
             ],
             (*FORWARD, look.allowed),
@@ -219,7 +230,7 @@ fake = Task(
             "gradient",
             2,
             "the upstream gradient where the code is in qmin..qmax, else 0",
-            "This is the gradient that you chose, so nothing but this comparison can prove it.",
+            "Values and gradients are compared with what the text states: of an estimator nothing else is proof.",
             lambda d: [
                 _only_x(d, "inside and outside", _usual(d)(12), *USUAL),
                 *_edges(d, 1),
@@ -232,7 +243,7 @@ fake = Task(
             "arguments",
             1,
             "any range, scale and zero_point: numbers or 0-d tensors, also by keyword",
-            "Every layer has a scale and a zero point of its own, and an observer hands them over as tensors.",
+            "Every layer has a scale, a zero point and a range of its own: fine steps, codes of 16 bits, tensors from an observer.",
             lambda d: [
                 *_ranges(d, 1),
                 *_as_tensors(d, 1),
@@ -455,14 +466,6 @@ class ends_excluded(FakeQuantizeNew):
 
 @fake.mistake(
     "gradient",
-    "Your mask has one side: above qmax the upstream gradient passes. The output is constant there, as it is below qmin.",
-)
-class upper_mask_missing(FakeQuantizeNew):
-    setup_context = _masked(lambda x, s, z, a, b: _code(x, s, z) >= a)
-
-
-@fake.mistake(
-    "gradient",
     "Your backward returns one gradient. Torch wants one for each of the five arguments of forward: the gradient of x, then None "
     "four times.",
 )
@@ -470,16 +473,6 @@ class none_forgotten(FakeQuantizeNew):
     @staticmethod
     def backward(ctx, g):
         return FakeQuantizeNew.backward(ctx, g)[0]
-
-
-@fake.mistake(
-    "gradient",
-    "Your backward returns a tensor in the place of scale or zero_point. They have no gradient, not even zeros: return None there.",
-)
-class gradient_for_scale(FakeQuantizeNew):
-    @staticmethod
-    def backward(ctx, g):
-        return FakeQuantizeNew.backward(ctx, g)[0], torch.zeros(()), None, None, None
 
 
 @fake.mistake("gradient", NOTHING_FOR_X)
@@ -519,17 +512,6 @@ class zero_point_not_subtracted(FakeQuantizeNew):
         return (_code(x, scale, zero_point).clamp(qmin, qmax) * scale).to(x.dtype)
 
 
-@fake.mistake(
-    "value",
-    "The zero point has no effect on your codes: x / scale is rounded and clamped without it. It shifts which numbers the range "
-    "can hold, so add it before the clamp.",
-)
-class zero_point_left_out(FakeQuantizeNew):
-    @staticmethod
-    def forward(x, scale, zero_point, qmin, qmax):
-        return (_code(x, scale, 0).clamp(qmin, qmax) * scale).to(x.dtype)
-
-
 @fake.mistake("value", CLAMP_MISSING)
 class clamp_missing(FakeQuantizeNew):
     @staticmethod
@@ -537,15 +519,12 @@ class clamp_missing(FakeQuantizeNew):
         return (_code(x, scale, 0) * scale).to(x.dtype)
 
 
-@fake.mistake(
-    "value",
-    "You make small integers of the codes before you clamp, and they wrap around: 300 becomes 44. Clamp first.",
-)
-class wraps_around(FakeQuantizeNew):
+@fake.mistake("value", INTEGER_CODES)
+class integer_codes(FakeQuantizeNew):
     @staticmethod
     def forward(x, scale, zero_point, qmin, qmax):
-        code = _code(x, scale, zero_point).to(torch.int64).to(torch.int8).clamp(qmin, qmax)
-        return ((code.to(torch.int64) - zero_point) * scale).to(x.dtype)
+        code = (torch.round(x / scale).int() + zero_point).clamp(qmin, qmax)
+        return ((code - zero_point) * scale).to(x.dtype)
 
 
 @fake.mistake("value", FLOAT32)
@@ -555,7 +534,12 @@ class float32_inside(FakeQuantizeNew):
         return ((_code(x, scale, zero_point).clamp(qmin, qmax) - zero_point) * scale).float()
 
 
-@fake.mistake("value", NARROWED)
+@fake.mistake(
+    "value",
+    "Your numbers pass through float32, so that for float64 input half of the digits are lost: by x.float(), or by integer codes, "
+    "since an integer tensor times a scale that is a Python number is float32. Compute in the dtype of x, as far as it is not a half, "
+    "and leave the codes floating.",
+)
 class float32_and_back(FakeQuantizeNew):
     @staticmethod
     def forward(x, scale, zero_point, qmin, qmax):
@@ -651,22 +635,11 @@ class writes_into_input(FakeQuantizeNew):
     setup_context = _masked(lambda x, s, z, a, b: (x + z >= a) & (x + z <= b))
 
 
-@fake.mistake("contract", FLOAT32_IN_PLACE)
-class writes_into_float32(FakeQuantizeNew):
-    @staticmethod
-    def forward(x, scale, zero_point, qmin, qmax):
-        if x.dtype == DOUBLE:
-            return FakeQuantizeNew.forward(x, scale, zero_point, qmin, qmax)
-        code = x.float().div_(scale).round() + zero_point
-        return ((code.clamp(qmin, qmax) - zero_point) * scale).to(x.dtype)
-
-
 @fake.mistake("contract", KEPT_AS_ATTRIBUTE)
 class kept_as_attribute(FakeQuantizeNew):
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.x, scale, zero_point, ctx.qmin, ctx.qmax = inputs
-        ctx.scale, ctx.zero_point = float(scale), int(zero_point)
+        ctx.x, ctx.scale, ctx.zero_point, ctx.qmin, ctx.qmax = inputs
 
     @staticmethod
     def backward(ctx, g):
@@ -744,7 +717,7 @@ def _channels(
         exact: scales are powers of two.
     """
     count = torch.arange(shape[axis])
-    scale = 0.25 * 2.0**count if exact else (0.11 + 0.17 * count) * draw.between(0.9, 1.1, 1, dtype=SINGLE)
+    scale = 0.25 * 2.0**count if exact else (0.006 + 0.17 * count) * draw.between(0.9, 1.1, 1, dtype=SINGLE)
     zero = ((qmin + qmax) // 2 + 2 + 3 * count) % (qmax - qmin + 1) + qmin
     like = torch.empty(shape)
     wide, centre = _spread(scale, like, axis).double(), _spread(zero, like, axis)
@@ -765,6 +738,13 @@ def _channel_edges(draw: Draw, order: int) -> list[Case]:
     steps = torch.stack([torch.cat([ties, beside - 4 - z, beside + 7 - z]) for z in (1, 2)])
     x = steps * scale.double()[:, None]
     return [_only_x(draw, "ties and ends", x.to(t), scale, zero, 0, -4, 7, order=order) for t in DTYPES]
+
+
+def _channel_far(draw: Draw, order: int) -> Case:
+    """Up to 1e12 steps outside, where no integer of 32 bits can follow."""
+    far = torch.tensor([1e12, -1e12, 33000.0, -300.0], dtype=DOUBLE)
+    _, scale, *rest = _channels(draw, (2, 4))
+    return _only_x(draw, "far outside", far * scale.double()[:, None], scale, *rest, order=order)
 
 
 def _channel_forms(draw: Draw, order: int) -> list[Case]:
@@ -801,6 +781,7 @@ channel = Task(
             lambda d: [
                 *_channel_forms(d, 0),
                 *_channel_edges(d, 0),
+                _channel_far(d, 0),
                 _only_x(d, "every size", d.scales(2, 6), *_channels(d, (2, 6), qmin=-128, qmax=127)[1:], order=0),
                 _only_x(d, "rows", *_channels(d, (3, 3)), order=0, watch=("trace",), deny=DENIED),
             ],
@@ -810,10 +791,11 @@ channel = Task(
             "gradient",
             1,
             "the upstream gradient where the code is in qmin..qmax, else 0",
-            "This is the gradient that you chose, so nothing but this comparison can prove it.",
+            "Values and gradients are compared with what the text states: of an estimator nothing else is proof.",
             lambda d: [
                 *_channel_forms(d, 1),
                 *_channel_edges(d, 1),
+                _channel_far(d, 1),
                 _only_x(
                     d,
                     "an expanded upstream gradient",
@@ -873,7 +855,7 @@ channel = Task(
                         torch.full((3, 3), 1e3),
                         torch.full((3,), 0.75),
                         torch.full((3,), 2, dtype=torch.int32),
-                        0,
+                        1,
                         -3,
                         5,
                     ),
@@ -1038,20 +1020,23 @@ class axis_zero_always(PerChannelNew):
 
 
 @channel.mistake(
-    "axes",
+    "value",
     "Your scales lie along the right axis of a matrix, and of nothing else: scale[:, None] has two dimensions. Make the shape from "
     "x.dim() and axis.",
 )
 class matrices_only(PerChannelNew):
-    forward, setup_context = _along(lambda x, axis: max(x.dim() - 2, 0) if axis == 0 else x.dim() - 1)
+    @staticmethod
+    def forward(x, scale, zero_point, axis, qmin, qmax):
+        if axis == 0:
+            scale, zero_point = scale[:, None], zero_point[:, None]
+        return _real(x, scale, zero_point, qmin, qmax).to(x.dtype)
 
-
-@channel.mistake(
-    "value",
-    "You count the axis from the other end: axis = 0 is the first dimension, axis = x.dim() - 1 the last.",
-)
-class axis_from_the_end(PerChannelNew):
-    forward, setup_context = _along(lambda x, axis: x.dim() - 1 - axis)
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, scale, zero_point, axis, *ends = inputs
+        if axis == 0:
+            scale, zero_point = scale[:, None], zero_point[:, None]
+        ctx.save_for_backward(_inside(x, scale, zero_point, *ends))
 
 
 @channel.mistake(
@@ -1081,16 +1066,6 @@ class mask_along_axis_zero(PerChannelNew):
 )
 class one_scale_for_all(PerChannelNew):
     forward = _channel_valued(lambda x, s, z, a, b: _real(x, s.max() if s.numel() else s, z, a, b))
-
-
-@channel.mistake(
-    "value",
-    "You spread scale along axis, and zero_point lies along the last one still. It needs the same shape.",
-)
-class zero_point_along_last_axis(PerChannelNew):
-    @staticmethod
-    def forward(x, scale, zero_point, axis, qmin, qmax):
-        return _real(x, _spread(scale, x, axis), zero_point, qmin, qmax).to(x.dtype)
 
 
 @channel.mistake(
@@ -1280,12 +1255,13 @@ class reshapes_in_place(PerChannelNew):
 class kept_as_attribute(PerChannelNew):
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.x, scale, zero_point, axis, *ctx.ends = inputs
-        ctx.save_for_backward(_spread(scale, ctx.x, axis), _spread(zero_point, ctx.x, axis))
+        ctx.x, *ctx.rest = inputs
 
     @staticmethod
     def backward(ctx, g):
-        return torch.where(_inside(ctx.x, *ctx.saved_tensors, *ctx.ends), g, 0), None, None, None, None, None
+        scale, zero_point, axis, *ends = ctx.rest
+        inside = _inside(ctx.x, _spread(scale, ctx.x, axis), _spread(zero_point, ctx.x, axis), *ends)
+        return torch.where(inside, g, 0), None, None, None, None, None
 
 
 @channel.mistake(
@@ -1317,6 +1293,11 @@ class kept_outside_ctx(PerChannelNew):
     @staticmethod
     def backward(ctx, g):
         return torch.where(GLOBAL["inside"], g, 0), None, None, None, None, None
+
+
+@channel.mistake("value", INTEGER_CODES)
+class integer_codes(PerChannelNew):
+    forward = _channel_valued(lambda x, s, z, a, b: (torch.round(x / s).int() + z).clamp(a, b).sub(z) * s)
 
 
 @channel.mistake("value", FORBIDDEN)
@@ -1388,8 +1369,6 @@ LEARNED_RANGES = (  # scale, qmin, qmax
     (40.0, 0, 15),
     (1.7, 0, 1),
     (0.9, -1, 1),
-    (0.6, 2, 9),
-    (0.6, -9, -2),
 )
 
 
@@ -1397,7 +1376,10 @@ def _learned_ranges(draw: Draw, order: int) -> list[Case]:
     cases = []
     for i, (scale, qmin, qmax) in enumerate(LEARNED_RANGES):
         dtype = (DOUBLE, SINGLE)[i % 2]
-        x = (_steps(draw, qmin, qmax, (8,), open_ends=False) * scale).to(dtype)
+        steps = _steps(draw, qmin, qmax, (8,), open_ends=False)
+        if dtype == DOUBLE:  # quotients that float32 does not hold
+            steps = steps + draw.between(-0.05, 0.05, 8)
+        x = (steps * scale).to(dtype)
         name = f"scale {scale}, {qmin} to {qmax}"
         cases.append(draw.case(name, x, torch.tensor(scale, dtype=dtype), qmin, qmax, order=order))
     return cases
@@ -1423,6 +1405,16 @@ def _one_by_one(draw: Draw) -> list[Case]:
     return [
         draw.case(f"one element {where}", torch.tensor([v * 0.5], dtype=DOUBLE), scale, -3, 4, upstream=upstream)
         for where, v in places
+    ]
+
+
+def _one_sided(draw: Draw) -> list[Case]:
+    """Ranges that lie above 0 or below it, and elements outside them on the same side of 0."""
+    steps = torch.tensor([-11.25, -1.25, -0.25, -4.625, -7.0, 1.5], dtype=DOUBLE)
+    scale = torch.tensor(0.6, dtype=DOUBLE)
+    return [
+        draw.case(f"{qmin} to {qmax}", sign * steps * 0.6, scale, qmin, qmax)
+        for sign, qmin, qmax in ((-1, 2, 9), (1, -9, -2))
     ]
 
 
@@ -1453,6 +1445,7 @@ lsq = Task(
                 *_layouts(_learned_forms(d, 0, -3, 4)),
                 *_learned_edges(d, 0),
                 *_learned_ranges(d, 0)[::2],
+                *(replace(c, upstream=None) for c in _one_sided(d)),
                 *_learned_far(d, 0),
                 d.case(
                     "inside and outside", *_learned_case(d, 6, dtype=SINGLE), order=0, watch=("trace",), deny=DENIED
@@ -1464,11 +1457,12 @@ lsq = Task(
             "gradient",
             1,
             "x gets the upstream gradient inside the range, else 0",
-            "This is the gradient that you chose, so nothing but this comparison can prove it.",
+            "Values and gradients are compared with what the text states: of an estimator nothing else is proof.",
             lambda d: _x_only(
                 [
                     *_learned_edges(d, 1),
                     *_learned_ranges(d, 1)[1::2],
+                    *_one_sided(d)[:1],
                     *_learned_far(d, 1)[:1],
                     *_learned_forms(d, 1, -3, 4)[-5:],
                 ]
@@ -1484,6 +1478,7 @@ lsq = Task(
                 *_one_by_one(d),
                 *_learned_edges(d, 1),
                 *_learned_ranges(d, 1),
+                *_one_sided(d)[:1],
                 *_learned_far(d, 1),
                 d.case("upstream gradients of every size", *_learned_case(d, 12), upstream=d.scales(12)),
                 *_learned_forms(d, 1, -3, 4)[-4:],
@@ -1493,9 +1488,10 @@ lsq = Task(
         Check(
             "shapes",
             1,
-            "scale of shape () or (1,), x of any; either may be frozen; by position or by keyword",
-            "A parameter of one element comes in two shapes, and a frozen one must not stop the other.",
+            "scale of shape () or (1,), x of any; ranges without 0; either may be frozen; by keyword",
+            "A parameter of one element comes in two shapes, qmin and qmax have any signs, and a frozen argument stops no other.",
             lambda d: [
+                *_one_sided(d),
                 *(
                     d.case(f"scale of shape {s}, x {len(shape)}-d", *_learned_case(d, *shape, like=s, dtype=t))
                     for s, shape, t in (
@@ -1678,10 +1674,11 @@ class mask_missing(LSQNew):
 
 @lsq.mistake(
     "gradient",
-    "The gradient of x is the mask, 0 or 1: the upstream gradient is missing. Return it where the quotient lies in the range.",
+    "The gradient of x is the mask, 0 or 1: the upstream gradient is missing. Return it where the quotient lies in the range; and in "
+    "the gradient of scale it multiplies each slope.",
 )
 class upstream_ignored(LSQNew):
-    backward = _for_x(lambda g, v, inside, *_: inside.to(g.dtype))
+    backward = _stepped(lambda g, v, inside, *rest: (inside.to(g.dtype), _right_slope(v, inside, *rest)))
 
 
 @lsq.mistake(
@@ -1705,6 +1702,20 @@ class mask_of_x(LSQNew):
     def backward(ctx, g):
         x, _ = ctx.saved_tensors
         return torch.where((x > ctx.qmin) & (x < ctx.qmax), g, 0), *LSQNew.backward(ctx, g)[1:]
+
+
+@lsq.mistake(
+    "gradient",
+    "Your mask asks the rounded quotient, the code or the output, whether it lies strictly between the ends. What rounds to qmin or "
+    "qmax from inside belongs to the range, so x's gradient passes there: compare x / scale, or take >= and <= for the code.",
+)
+class end_codes_excluded(LSQNew):
+    backward = _stepped(
+        lambda g, v, inside, q, a, b: (
+            torch.where((q > a) & (q < b), g, 0),
+            g * torch.where((q > a) & (q < b), q - v, v.clamp(a, b)),
+        )
+    )
 
 
 @lsq.mistake(
@@ -1760,24 +1771,6 @@ class outside_forgotten(LSQNew):
 
 @lsq.mistake(
     "scale",
-    "The gradient of scale counts only what is clipped. Inside, the rounding error in steps counts too, q - x / scale; it is what "
-    "keeps scale from growing.",
-)
-class inside_forgotten(LSQNew):
-    backward = _slope(lambda v, inside, q, a, b: torch.where(inside, 0, q.clamp(a, b)))
-
-
-@lsq.mistake(
-    "scale",
-    "You take q - x / scale everywhere, with q clamped. Outside the output is scale * qmax (or qmin), in which x does not "
-    "occur: the slope there is qmax (or qmin) alone.",
-)
-class inside_formula_everywhere(LSQNew):
-    backward = _slope(lambda v, inside, q, a, b: q.clamp(a, b) - v)
-
-
-@lsq.mistake(
-    "scale",
     "Inside, your slope is q: scale times q with q held fixed. That is the slope between two steps; LSQ lets the quotient move with "
     "scale as well (straight through the rounding), which subtracts x / scale.",
 )
@@ -1798,7 +1791,16 @@ class sign_flipped(LSQNew):
     "Below the range you take -qmin. The paper writes -Q_N there because its Q_N is positive; here qmin has its own sign already.",
 )
 class paper_sign_of_qmin(LSQNew):
-    backward = _slope(lambda v, inside, q, a, b: torch.where(inside, q - v, torch.where(v > 0, b, -a).to(v.dtype)))
+    backward = _slope(lambda v, inside, q, a, b: torch.where(inside, q - v, torch.where(v > b, b, -a).to(v.dtype)))
+
+
+@lsq.mistake(
+    "scale",
+    "Outside you choose between qmax and qmin by the sign of x. A range may lie above 0, or below it, and x beside it on the same "
+    "side: compare the quotient with qmin and qmax.",
+)
+class end_by_sign(LSQNew):
+    backward = _slope(lambda v, inside, q, a, b: torch.where(inside, q - v, torch.where(v > 0, b, a).to(v.dtype)))
 
 
 @lsq.mistake(
@@ -1842,14 +1844,6 @@ class upstream_not_in_scale(LSQNew):
 
 @lsq.mistake(
     "scale",
-    "Your gradient of scale is a mean. Every element adds its part: take the sum.",
-)
-class averaged(LSQNew):
-    backward = _stepped(lambda g, *rest: (None, g * _right_slope(*rest) / max(g.numel(), 1)))
-
-
-@lsq.mistake(
-    "scale",
     "You multiply the gradient of scale by the paper's factor 1 / sqrt(N qmax). The text asks for the plain sum; such a factor is "
     "the caller's to choose.",
 )
@@ -1857,7 +1851,7 @@ class paper_factor(LSQNew):
     backward = _stepped(
         lambda g, v, inside, q, a, b: (
             None,
-            g * _right_slope(v, inside, q, a, b) * (max(g.numel(), 1) * abs(b)) ** -0.5,
+            g * _right_slope(v, inside, q, a, b) * (max(g.numel(), 1) * b) ** -0.5,
         )
     )
 
@@ -1876,36 +1870,6 @@ class clamp_missing(LSQNew):
     def forward(x, scale, qmin, qmax):
         step = scale.reshape(())
         return torch.round(x / step) * step
-
-
-@lsq.mistake(
-    "value",
-    "You clamp x to qmin..qmax before you divide. The ends count steps: clamp the quotient.",
-)
-class clamps_x(LSQNew):
-    @staticmethod
-    def forward(x, scale, qmin, qmax):
-        step = scale.reshape(())
-        return torch.round(x.clamp(qmin, qmax) / step) * step
-
-
-@lsq.mistake(
-    "value",
-    "Your range is -qmax..qmax. It begins at qmin, which may be 0 or even positive.",
-)
-class range_symmetric(LSQNew):
-    @staticmethod
-    def forward(x, scale, qmin, qmax):
-        step = scale.reshape(())
-        return torch.round(x / step).clamp(-abs(qmax), qmax) * step
-
-
-@lsq.mistake("value", FLOAT32)
-class float32_inside(LSQNew):
-    @staticmethod
-    def forward(x, scale, qmin, qmax):
-        step = scale.float().reshape(())
-        return torch.round(x.float() / step).clamp(qmin, qmax) * step
 
 
 @lsq.mistake("value", NARROWED)
@@ -2009,16 +1973,14 @@ class writes_into_input(LSQNew):
 class kept_as_attribute(LSQNew):
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.x, scale, ctx.qmin, ctx.qmax = inputs
-        ctx.save_for_backward(scale)
+        ctx.x, ctx.scale, ctx.qmin, ctx.qmax = inputs
 
     @staticmethod
     def backward(ctx, g):
-        (scale,) = ctx.saved_tensors
-        v = ctx.x / scale.reshape(())
+        v = ctx.x / ctx.scale.reshape(())
         inside = (v > ctx.qmin) & (v < ctx.qmax)
         slope = _right_slope(v, inside, v.round(), ctx.qmin, ctx.qmax)
-        return torch.where(inside, g, 0), (g * slope).sum().reshape(scale.shape), None, None
+        return torch.where(inside, g, 0), (g * slope).sum().reshape(ctx.scale.shape), None, None
 
 
 @lsq.mistake(

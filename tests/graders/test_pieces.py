@@ -800,3 +800,25 @@ def test_the_largest_tensor_and_the_peak_are_seen() -> None:
     seen = observe(Table.apply, case(watch=("trace",)))
     assert seen.largest == (9, 3) and seen.peak[0] == 12 * 8 and seen.peak[1] >= 5 * 3 * 8
     assert observe(Twice.apply, case(watch=("trace",))).largest == (3, 3)
+
+
+def test_a_second_order_whose_upstream_gradient_is_a_constant() -> None:
+    """A graph that is made only where the upstream gradient asks for one is seen to be missing."""
+
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            with torch.set_grad_enabled(g.requires_grad):
+                return 2 * g * ctx.saved_tensors[0]
+
+    for how, found in (("grad", ""), ("constant", "second order")):
+        asked = case(directions=(X,), how=how)
+        right = observe(lambda x: x * x, asked)
+        assert right.second[0] is not None and (right.second[1] is None) == (how == "constant")
+        seen = look.second_order("Square.apply(x)", asked, observe(Square.apply, asked), right)
+        assert (seen.look if seen else "") == found
