@@ -781,9 +781,39 @@ def test_a_tuple_of_outputs_takes_a_tuple_of_upstream_gradients() -> None:
     assert observe(both, case()).grads is None
 
 
-def test_a_forward_may_run_under_autocast() -> None:
-    seen = observe(lambda x: x @ x, case(args=(X.float(),), within="autocast", upstream=torch.ones(())))
-    assert seen.outputs[0].dtype == torch.bfloat16 and not seen.changed
+@pytest.mark.parametrize(("within", "dtype"), [("autocast", torch.bfloat16), ("autocast in float16", torch.float16)])
+def test_a_forward_may_run_under_autocast(within: str, dtype: torch.dtype) -> None:
+    seen = observe(lambda x: x @ x, case(args=(X.float(),), within=within, upstream=torch.ones(())))
+    assert seen.outputs[0].dtype == dtype and not seen.changed
+
+
+def test_a_backward_may_run_under_autocast_and_a_forward_under_no_grad() -> None:
+    under = []
+
+    class Noting(Twice):
+        @staticmethod
+        def forward(x):
+            under.append(torch.is_autocast_enabled("cpu"))
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            under.append(torch.is_autocast_enabled("cpu"))
+            return 2 * g
+
+    seen = observe(Noting.apply, case(within="autocast around backward"))
+    assert under == [False, True] and not seen.changed
+    assert observe(lambda x: 2 * x, case(within="no_grad", upstream=None)).differentiable == (False,)
+
+
+def test_the_random_stream_is_not_where_its_seed_puts_it() -> None:
+    def again(x):
+        mask = torch.rand(3)
+        torch.manual_seed(torch.initial_seed())
+        assert torch.equal(mask, torch.rand(3))
+        return 2 * x
+
+    assert observe(again, case()).failure.kind == "AssertionError"
 
 
 def test_the_largest_tensor_and_the_peak_are_seen() -> None:
