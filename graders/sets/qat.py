@@ -743,7 +743,7 @@ def _channel_edges(draw: Draw, order: int) -> list[Case]:
 def _channel_far(draw: Draw, order: int) -> Case:
     """Up to 1e12 steps outside, where no integer of 32 bits can follow."""
     far = torch.tensor([1e12, -1e12, 33000.0, -300.0], dtype=DOUBLE)
-    _, scale, *rest = _channels(draw, (2, 4))
+    _, scale, *rest = _channels(draw, (2, 4), qmin=0, qmax=255)
     return _only_x(draw, "far outside", far * scale.double()[:, None], scale, *rest, order=order)
 
 
@@ -1297,7 +1297,7 @@ class kept_outside_ctx(PerChannelNew):
 
 @channel.mistake("value", INTEGER_CODES)
 class integer_codes(PerChannelNew):
-    forward = _channel_valued(lambda x, s, z, a, b: (torch.round(x / s).int() + z).clamp(a, b).sub(z) * s)
+    forward = _channel_valued(lambda x, s, z, a, b: ((torch.round(x / s).int().to(x.dtype) + z).clamp(a, b) - z) * s)
 
 
 @channel.mistake("value", FORBIDDEN)
