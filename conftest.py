@@ -31,9 +31,10 @@ class Scheduling(LoadScopeScheduling):
         return group(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scheduling:
-    """Take this scheduling for every `--dist` that shares out scopes."""
-    return Scheduling(config, log)
+@pytest.hookimpl(optionalhook=True)  # there is none under `-p no:xdist`
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scheduling | None:
+    """Take this scheduling for `--dist loadscope`; any other stays what it is."""
+    return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

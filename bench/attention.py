@@ -7,10 +7,15 @@ Four ways, measured in turn: *plain* (the matrix of scores as a whole), *tiled* 
 its backward left to autograd), *ours* (the set's `FlashAttention`) and *SDPA* (torch's
 `scaled_dot_product_attention`, as torch chooses its kernel). On a GPU also SDPA's flash kernel, by itself.
 
-Each measurement is a process of its own: one call to warm up, one that is measured. Memory is what the process (on a
-GPU: torch's allocator) held at most while it ran, less what it held before; so it counts the output and the gradients
-too, and below a megabyte or so it is noise. Ratios are of medians; the ways take turns, so that what else the machine
-does meets them all.
+Each measurement is a process of its own: one call to warm up (on the CPU a short one, which leaves little memory
+behind), one that is measured. Memory is what the process (on a GPU: torch's allocator) held at most while it ran, less
+what it held before; so it counts the output and the gradients too, and below a megabyte or so it is noise. Ratios are
+of medians; the ways take turns, so that what else the machine does meets them all.
+
+What it does not say: how fast causal attention is, or a batch, or the forward alone; nor what a loop over tiles could
+do without Python, which starts each tile's operations one by one; nor, as long as the answers make tensors on the CPU,
+how *ours* does on a GPU. Plain and SDPA compute in the dtype of q, the loops over tiles in float32 at least. The CPU's
+memory holds a call's fresh pages: their first touch is part of the time.
 """
 
 import argparse
@@ -23,7 +28,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import nbformat
@@ -140,10 +145,13 @@ def held_at_most(device: str) -> int:
 
 
 def measure(setting: Setting, way: str, n: int) -> Measured:
-    """One forward and backward, after one that warms up on a length that leaves little memory behind."""
+    """One forward and backward, after one that warms up: on the CPU on a length that leaves little memory behind.
+
+    A GPU takes the length itself, since a kernel is loaded when it first runs, and each length may choose its own.
+    """
     torch.set_num_threads(setting.threads)
     function = attention(setting, way)
-    for size in (min(n, 2 * setting.block), n):
+    for size in (n if setting.device == "cuda" else min(n, 2 * setting.block), n):
         q, k, v, upstream = inputs(setting, size)
         before, start = start_counting(setting.device), time.perf_counter()
         torch.autograd.backward(function(q, k, v), upstream)
@@ -193,6 +201,13 @@ def table(title: str, names: list[str], rows: dict[int, dict[str, float]], form:
     return "\n".join(lines)
 
 
+def machine(setting: Setting) -> str:
+    """What was measured on: "cpu with 2 threads", "NVIDIA H200"."""
+    if setting.device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{setting.device} with {setting.threads} thread{'s' * (setting.threads > 1)}"
+
+
 def report(setting: Setting, seen: dict[tuple[int, str], list[Measured]], names: list[str]) -> str:
     """The medians, their ratios to plain attention, and how memory grows."""
     lengths = sorted({n for n, _ in seen})
@@ -204,9 +219,9 @@ def report(setting: Setting, seen: dict[tuple[int, str], list[Measured]], names:
         return {n: {k: v / row["plain"] for k, v in row.items()} for n, row in values.items() if row.get("plain")}
 
     parts = [
-        f"Forward and backward on {setting.device}, {setting.dtype}, q, k and v of shape "
+        f"Forward and backward on {machine(setting)}, {setting.dtype}, q, k and v of shape "
         f"(1, {setting.heads}, N, {setting.width}), tiles of {setting.block} x {setting.block}, "
-        f"torch {torch.__version__}",
+        f"torch {torch.__version__}, medians of {max(map(len, seen.values()))}",
         table("Milliseconds", names, {n: {k: 1e3 * s for k, s in r.items()} for n, r in seconds.items()}, ".1f"),
         table("Time, plain = 1", names, ratios(seconds), ".2f"),
         table("Peak memory in MiB", names, {n: {k: b / MIB for k, b in r.items()} for n, r in memory.items()}, ".1f"),
@@ -291,12 +306,10 @@ def main(given: list[str] | None = None) -> int:
     if options.csv:
         with options.csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["N", "way", "seconds", "peak bytes", "device", "dtype", "block", "threads"])
+            writer.writerow(["N", "way", "seconds", "peak bytes", *asdict(setting)])
             for (n, name), measured in seen.items():
                 for m in measured:
-                    writer.writerow(
-                        [n, name, m.seconds, m.peak, options.device, options.dtype, options.block, options.threads]
-                    )
+                    writer.writerow([n, name, m.seconds, m.peak, *asdict(setting).values()])
     return 130 if stopped else 1 if failed else 0
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graders.observe import same
-from graders.records import Case, Helper, Record
+from graders.records import SETTINGS, Case, Helper, Record
 
 TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
     torch.float64: (1e-7, 1e-7),
@@ -334,15 +334,6 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
                 text = f"In float64 your {what} has the digits of float32 only: something narrows it on the way."
                 return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")
     return None
-
-
-SETTINGS = (
-    "the random stream",
-    "the autocast state",
-    "the default dtype",
-    "the gradient mode",
-    "the saved-tensor hooks",
-)
 
 
 def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:

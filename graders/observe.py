@@ -12,7 +12,8 @@ from types import FunctionType
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import _len_torch_function_stack, _pop_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack, _pop_torch_dispatch_stack
 from torch.utils._pytree import tree_leaves
 
 from graders import helpers
@@ -69,17 +70,53 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
 
 @contextmanager
 def pristine() -> Iterator[None]:
-    """Torch as it starts: gradients on, float32 by default; afterwards as it was, the random stream too."""
+    """Torch as it starts: gradients on, float32 by default, nan no error; then as it was, the random stream too."""
     dtype, autocast, hooks = torch.get_default_dtype(), torch.is_autocast_enabled("cpu"), _hooks()
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+    narrow, collecting = torch.get_autocast_dtype("cpu"), gc.isenabled()
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.enable_grad(),
+        torch.autograd.set_detect_anomaly(False),
+        ended_modes(),
+    ):
         torch.set_default_dtype(torch.float32)
         try:
             yield
         finally:
             torch.set_default_dtype(dtype)
             torch.set_autocast_enabled("cpu", autocast)
+            torch.set_autocast_dtype("cpu", narrow)
+            if collecting:
+                gc.enable()
             while _hooks() is not hooks:
                 torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+@contextmanager
+def ended_modes() -> Iterator[list[str]]:
+    """Modes that code within leaves on end here, a default device among them; the list then names what was left on.
+
+    A mode sees, and may spoil, all that the observer does.
+    """
+    left: list[str] = []
+    functions, operators, device = _len_torch_function_stack(), _len_torch_dispatch_stack(), _device()
+    try:
+        yield left
+    finally:
+        if _device() is not device:
+            torch.set_default_device(None)  # as torch starts
+            left.append("the default device")
+        if _len_torch_function_stack() > functions or _len_torch_dispatch_stack() > operators:
+            left.append("the stack of modes")
+        while _len_torch_function_stack() > functions:
+            _pop_mode()
+        while _len_torch_dispatch_stack() > operators:
+            _pop_torch_dispatch_stack(None)
+
+
+def _device() -> object:
+    """The mode that a default device is; None: none was set. (`torch.get_default_device` would make a tensor.)"""
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
 def _hooks() -> object:
@@ -91,6 +128,7 @@ def _hooks() -> object:
 def _settings() -> dict[str, object]:
     """What torch holds for everybody, under the names that a record gives it."""
     return {
+        "the anomaly detection": torch.is_anomaly_enabled(),
         "the autocast state": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
         "the default dtype": torch.get_default_dtype(),
         "the gradient mode": torch.is_grad_enabled(),
@@ -154,11 +192,18 @@ def _disabled(case: Case) -> Iterator[None]:
 @contextmanager
 def _stage(name: str, record: Record) -> Iterator[None]:
     try:
-        yield
+        with ended_modes() as left:
+            yield
     except STUDENT_ERRORS as error:
         if record.failure is None:
             record.failure = told(name, error)
         raise _Stop from None
+    _note(record, left)
+
+
+def _note(record: Record, changed: list[str]) -> None:
+    """Add to what was changed, each once."""
+    record.changed = tuple(dict.fromkeys([*record.changed, *changed]))
 
 
 Given = list[tuple[int, Tensor, Tensor, bool]]  # position, the tensor as it was sent, as it was made, requires_grad
@@ -228,6 +273,15 @@ def _forward(operation: Callable, case: Case, args: list, record: Record) -> Ten
         return result
 
 
+def _again(operation: Callable, case: Case, args: list, record: Record) -> Tensor:
+    """The forward once more, of an operation that returned a tensor the first time."""
+    result = _forward(operation, case, args, record)
+    if not isinstance(result, Tensor):
+        record.kind = type(result).__name__
+        raise _Stop
+    return result
+
+
 def same(a: Tensor, b: Tensor) -> bool:
     """The same values, nan included, without a tolerance; 0.0 and -0.0 are the same."""
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -251,7 +305,7 @@ def _values(grads: tuple) -> tuple:
     return tuple(None if g is None else copy_of(g) for g in grads)
 
 
-GRAD = 0.5  # what stands in an argument's .grad while an operation runs that is not asked for a gradient
+GRAD = 0.5  # what stands in an argument's .grad while an operation runs, where gradients do not arrive there
 
 
 def _changed(case: Case, given: Given, settings: dict[str, object]) -> list[str]:
@@ -261,9 +315,9 @@ def _changed(case: Case, given: Given, settings: dict[str, object]) -> list[str]
             found.append(f"argument {i}")
         if now.requires_grad != required:
             found.append(f"argument {i} .requires_grad")
-        if now._backward_hooks:
+        if now._backward_hooks or now._post_accumulate_grad_hooks:
             found.append(f"argument {i} ._backward_hooks")
-        if case.upstream is None and now.requires_grad and (now.grad is None or not (now.grad == GRAD).all()):
+        if case.how != "backward" and now.requires_grad and (now.grad is None or not (now.grad == GRAD).all()):
             found.append(f"argument {i} .grad")
     now = _settings()
     return list(dict.fromkeys(found)) + [name for name, was in settings.items() if was != now[name]]
@@ -311,7 +365,7 @@ def _gradients(case: Case, outputs: list[Tensor], inputs: list[Tensor], upstream
 
 def _first_order(operation: Callable, case: Case, record: Record) -> None:
     args, inputs, given = _arguments(case)
-    for tensor in inputs if case.upstream is None else ():
+    for tensor in inputs if case.how != "backward" else ():
         tensor.grad = torch.full_like(tensor, GRAD)
     helpers.TALLY.clear()
     settings = _settings()
@@ -319,8 +373,11 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     record.drawn = torch.rand((), dtype=torch.float64).item()
     record.tally = tuple(sorted(helpers.TALLY.items()))
     record.kind = type(result).__name__
-    record.changed = tuple(_changed(case, given, settings))
+    _note(record, _changed(case, given, settings))
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
+    if any(isinstance(o, int) and int.__abs__(o) >= 1 << 63 for o in outputs):
+        record.kind = "int of more than 64 bits"  # it may not even be printed
+        raise _Stop
     if outputs and all(isinstance(o, int | float) for o in outputs):
         # plain numbers: what a subclass makes of itself may not be sent
         record.numbers = tuple(float.__add__(o, 0.0) if isinstance(o, float) else int.__add__(o, 0) for o in outputs)
@@ -356,12 +413,12 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     changed += (
         ["the output"] if not all(same(r, o.detach()) for r, o in zip(record.outputs, outputs, strict=True)) else []
     )
-    record.changed = tuple(dict.fromkeys([*record.changed, *changed]))
+    _note(record, changed)
 
 
 def _second_order(operation: Callable, case: Case, record: Record) -> None:
     args, inputs, _ = _arguments(case)
-    output = _forward(operation, case, args, record)
+    output = _again(operation, case, args, record)
     upstream = copy_of(case.upstream).to(output.dtype).requires_grad_(case.how != "constant")
     with _stage("second order", record):
         grads = torch.autograd.grad(output, inputs, upstream, create_graph=True, allow_unused=True)
@@ -388,7 +445,7 @@ def _state(operation: Callable, case: Case, record: Record) -> None:
     if case.upstream is None:
         return
     args, inputs, _ = _arguments(case)
-    output = _forward(operation, case, args, record)
+    output = _again(operation, case, args, record)
     between = [_other(a) for a in args] if case.between is None else [fresh(a) for a in case.between]
     _forward(operation, case, between, record)
     upstream = copy_of(case.upstream).to(output.dtype)
@@ -414,7 +471,7 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
     found = []
     for target in [*tensors, "the output"]:
         args, inputs, _ = _arguments(case)
-        output = _forward(operation, case, args, record)
+        output = _again(operation, case, args, record)
         try:
             with torch.no_grad():
                 _spoil(output if target == "the output" else args[target])
@@ -479,7 +536,7 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
     known = {ref.cdata for ref in (*given.values(), *before)}
     forward = _Trace(known)
     with forward:
-        output = _forward(operation, case, copies, record)
+        output = _again(operation, case, copies, record)
     del copies
     result = StorageWeakRef(output.untyped_storage()).cdata
 

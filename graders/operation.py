@@ -12,7 +12,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from graders.observe import STUDENT_ERRORS, fresh, observe, pristine, resolve, told
+from graders.observe import STUDENT_ERRORS, ended_modes, fresh, observe, pristine, resolve, told
 from graders.records import Case, Failure, Record
 from graders.wire import MAX_BYTES, WireError, decode, encode
 
@@ -47,7 +47,8 @@ class Responder:
         inputs = [fresh(t, r) for t, r in zip(message["inputs"], message["requires_grad"], strict=True)]
         upstreams = [[fresh(u, True) for u in level] for level in message["upstreams"]]
         try:
-            results = _derivative(operation, message["args"], message["slots"], inputs, upstreams, message["graph"])
+            with ended_modes():
+                results = _derivative(operation, message["args"], message["slots"], inputs, upstreams, message["graph"])
             flags = [r is not None and r.requires_grad for r in results]
         except STUDENT_ERRORS as error:
             return {"failure": told("gradcheck", error)}
@@ -70,7 +71,8 @@ def _derivative(
     if not upstreams:
         given = dict(zip(slots, inputs, strict=True))
         result = operation(*[given.get(i, fresh(a)) for i, a in enumerate(args)])
-        return list(result) if isinstance(result, tuple | list) else [result]
+        results = result if isinstance(result, tuple | list) else [result]
+        return [r.as_subclass(Tensor) if isinstance(r, Tensor) else r for r in results]  # see `observe._forward`
     *lower, upstream = upstreams
     results = _derivative(operation, args, slots, inputs, lower)
     variables = [*inputs, *(u for level in lower for u in level)]

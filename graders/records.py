@@ -8,6 +8,17 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+SETTINGS = (  # what of torch's own a `Record` may name as changed
+    "the anomaly detection",
+    "the autocast state",
+    "the default device",
+    "the default dtype",
+    "the gradient mode",
+    "the random stream",  # by backward
+    "the saved-tensor hooks",
+    "the stack of modes",
+)
+
 
 @dataclass(frozen=True)
 class Helper:
@@ -38,8 +49,9 @@ class Case:
             the forward runs.
         directions: one tensor for each argument that requires a gradient; None: no second order. The second order is
             the gradient of ``sum_i <gradient_i, direction_i>`` with respect to those and the upstream gradient.
-        watch: what to observe besides: "trace" (what is kept for backward, which operators run), "state" (another
-            forward in between, backward twice), "overwrite" (each tensor changed in place before backward).
+        watch: what to observe besides, where one tensor is returned: "trace" (what is kept for backward, which
+            operators run), "state" (another forward in between, backward twice), "overwrite" (each tensor changed in
+            place before backward).
         deny: operators, as ``aten::tanh``, whose use a "trace" reports; or Python functions, by their full names, that
             raise while the operation runs.
         provide: helpers that take the place of the names they share in the operation's module, so that one task may
@@ -98,8 +110,7 @@ class Record:
         second: the second order, likewise; the last entry belongs to the upstream gradient.
         changed: what was changed in place: "argument 0" (or a tensor that its helper holds), "argument 0 .grad" (or
             another of its parts, as "._backward_hooks" where a hook was left on it), "the upstream gradient", "the
-            output"; and of torch's settings: "the random stream" (by backward), "the autocast state", "the default
-            dtype", "the gradient mode", "the saved-tensor hooks".
+            output"; and `SETTINGS`.
         shares_memory: whether an output uses an argument's memory.
         sibling: the gradient of a tensor that was added to the output: the upstream gradient, if nobody wrote into it.
         interleaved: the gradients when another forward runs before backward.

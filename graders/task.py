@@ -118,6 +118,8 @@ class Draw:
                 output = self.reference(*[fresh(a) if isinstance(a, Helper) else a for a in args])
             upstream = tuple(map(self._upstream, output)) if isinstance(output, tuple) else self._upstream(output)
         directions = None
+        if isinstance(upstream, tuple) and (order == 2 or watch):
+            raise ValueError(f"{name}: of several outputs nothing is watched, and no second order")
         if order == 2:
             directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a, f in zip(args, flags, strict=True) if f)
         return replace(case, upstream=upstream if order else None, directions=directions)

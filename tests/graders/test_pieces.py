@@ -1,19 +1,23 @@
 """The pieces under the checks: the wire, the observer, the operation, and what a grade cell calls."""
 
 import functools
+import gc
+import itertools
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch.autograd import Function
+from torch.overrides import TorchFunctionMode, _len_torch_function_stack
+from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack
 
 from graders import checks as look
 from graders.grade import grade
-from graders.observe import observe
+from graders.observe import _settings, observe
 from graders.operation import Operation, OperationError, local
-from graders.records import Case, Failure, Helper, Record
+from graders.records import SETTINGS, Case, Failure, Helper, Record
 from graders.sets import load
 from graders.task import Check, Draw, Task
 from graders.wire import WireError, copy_of, decode, encode
@@ -137,6 +141,132 @@ def test_a_hook_left_on_an_argument_is_a_change() -> None:
 
     for removed, changed in ((True, ()), (False, ("argument 0 ._backward_hooks",))):
         assert observe(hooked, case(args=(X, removed), requires_grad=(True, False))).changed == changed
+
+
+def test_a_gradient_left_on_an_argument_is_a_change() -> None:
+    def practises(x: torch.Tensor) -> torch.Tensor:
+        y = Twice.apply(x)
+        y.sum().backward(retain_graph=True)
+        return y
+
+    def hooked(x: torch.Tensor) -> torch.Tensor:
+        x.register_post_accumulate_grad_hook(lambda _: None)
+        return Twice.apply(x)
+
+    for asked in (case(), case(upstream=None)):
+        assert observe(practises, asked).changed == ("argument 0 .grad",)
+        assert observe(hooked, asked).changed == ("argument 0 ._backward_hooks",)
+        assert observe(Twice.apply, asked).changed == ()
+
+
+class Faulty(TorchDispatchMode):
+    """Spoils whatever runs while it is on."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise RuntimeError("spoilt")
+
+
+class Watching(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+LEFT_ON = {
+    "the stack of modes": lambda: Faulty().__enter__(),
+    "the stack of modes ": lambda: Watching().__enter__(),
+    "the default device": lambda: torch.set_default_device("meta"),
+    "the default dtype": lambda: torch.set_default_dtype(torch.float64),
+    "the autocast state": lambda: torch.set_autocast_dtype("cpu", torch.float16),
+    "the autocast state ": lambda: torch.set_autocast_enabled("cpu", True),
+    "the anomaly detection": lambda: torch.autograd.set_detect_anomaly(True),
+    "the gradient mode": lambda: torch.set_grad_enabled(False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Error detected")
+@pytest.mark.parametrize("what", LEFT_ON)
+@pytest.mark.parametrize("watch", [(), ("trace",), ("state", "overwrite", "trace")])
+def test_what_is_left_on_is_told_and_does_not_reach_the_next_case(what: str, watch: tuple[str, ...]) -> None:
+    def careless(x: torch.Tensor) -> torch.Tensor:
+        y = Twice.apply(x)
+        LEFT_ON[what]()
+        return y
+
+    def state() -> tuple:
+        return _settings(), torch.get_default_device(), _len_torch_function_stack(), _len_torch_dispatch_stack()
+
+    before = state()
+    seen = observe(careless, case(watch=watch))
+    assert seen.changed == (what.strip(),) and what.strip() in SETTINGS
+    told = look.untouched("Twice.apply(x)", case(), seen, Record()).message
+    assert told == f"Your code leaves {what.strip()} other than it was."
+    if what.strip() != "the gradient mode":
+        assert torch.equal(seen.grads[0], 2 * case().upstream)
+    quiet = observe(Twice.apply, case(watch=watch))
+    assert state() == before and quiet.failure is None and quiet.changed == ()
+
+
+def test_a_helper_left_half_way_does_not_reach_the_next_case() -> None:
+    kept = []
+
+    def first_alone(chunks: Iterator[torch.Tensor]) -> torch.Tensor:
+        kept.append(chunks)
+        return next(chunks)
+
+    observe(first_alone, case(args=(Helper("many_chunks", (torch.ones(280, 1),)),), requires_grad=(False,)))
+    assert kept[0].gi_frame is not None and gc.isenabled()  # it is still open, and has garbage collection off
+
+
+def test_modes_left_on_under_gradcheck_do_not_reach_the_next_question() -> None:
+    def careless(x: torch.Tensor) -> torch.Tensor:
+        y = Twice.apply(x)
+        Faulty().__enter__()
+        return y
+
+    asked = local(careless)
+    with pytest.raises(OperationError, match="spoilt"):
+        torch.autograd.gradcheck(asked, X.clone().requires_grad_(), fast_mode=True)
+    with local(careless).prepared([*asked.asked, *asked.asked]):
+        torch.autograd.gradcheck(local(Twice.apply), X.clone().requires_grad_(), fast_mode=True)
+
+
+def test_a_subclass_does_not_bend_gradcheck() -> None:
+    class Bent(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "bent" if func is torch.Tensor.detach else super().__torch_function__(func, types, args, kwargs)
+
+    bent = local(lambda x: Twice.apply(x).as_subclass(Bent))
+    assert torch.autograd.gradcheck(bent, X.clone().requires_grad_(), fast_mode=True)
+
+
+def test_anomaly_detection_that_is_on_costs_no_points() -> None:
+    class Infinite(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return g * torch.nan
+
+    with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True):
+        assert observe(Infinite.apply, case()).failure is None
+        assert torch.is_anomaly_enabled()
+
+
+def test_what_is_returned_the_second_time_is_told() -> None:
+    def alternates() -> Callable:
+        turns = itertools.cycle([Twice.apply, lambda x: None])
+        return lambda x: next(turns)(x)
+
+    for watch in ("trace", "state", "overwrite"):
+        seen = observe(alternates(), case(watch=(watch,)))
+        assert seen.failure is None and seen.kind == "NoneType"
+
+
+@pytest.mark.parametrize("number", [10**5000, -(1 << 63), (1.0, 10**5000)], ids=["wide", "just", "among others"])
+def test_a_number_that_cannot_be_printed(number: int | tuple) -> None:
+    seen = decode(encode(observe(lambda x: number, case())))
+    assert (seen.kind, seen.numbers) == ("int of more than 64 bits", ())
+    told = look.returns("count(x)", case(), seen, Record(kind="int")).message
+    assert told == "Your function returned int of more than 64 bits, expected int."
 
 
 def test_integers_are_overwritten_too() -> None:
@@ -778,6 +908,9 @@ def test_a_tuple_of_outputs_takes_a_tuple_of_upstream_gradients() -> None:
     seen = observe(both, drawn)
     assert torch.allclose(seen.grads[0], 2 * drawn.upstream[0] + drawn.upstream[1])
     assert observe(lambda x: 2 * x, drawn).grads is None
+    for more in ({"watch": ("trace",)}, {"order": 2}):  # it would be left out without a word
+        with pytest.raises(ValueError, match="several outputs"):
+            Draw(both, 1).case("two outputs", X, **more)
     assert observe(both, case()).grads is None
 
 

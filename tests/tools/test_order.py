@@ -1,0 +1,43 @@
+"""How the tests are shared among workers: what leans on one another stays together."""
+
+import importlib.util
+
+import pytest
+
+from tests.path.course_maker import ROOT
+
+SPEC = importlib.util.spec_from_file_location("order", ROOT / "conftest.py")
+order = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(order)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        ("tests/graders/test_sets.py::test_a[relu-Square]", "tests/graders/test_sets.py::test_b[relu-Square-it]", True),
+        ("tests/graders/test_sets.py::test_a[relu-Square]", "tests/graders/test_sets.py::test_a[relu-Tanh]", False),
+        ("tests/path/test_sample.py::test_a[amara-relu]", "tests/path/test_sample.py::test_b[amara-ste]", True),
+        ("tests/path/test_sample.py::test_a[amara]", "tests/path/test_sample.py::test_a[chen]", False),
+        ("tests/tools/test_x.py::test_a[one]", "tests/tools/test_x.py::test_b[two]", True),
+        ("book/01_relu.ipynb::Cell 1", "book/01_relu.ipynb::Cell 2", True),
+        ("book/01_relu.ipynb::Cell 1", "book/02_sigmoid.ipynb::Cell 1", False),
+    ],
+)
+def test_what_stays_on_one_worker(one: str, other: str, together: bool) -> None:
+    assert (order.group(one) == order.group(other)) == together
+
+
+def test_the_files_that_are_named_are_there() -> None:
+    missing = [path for path in (*order.APART, *order.FIRST) if not (ROOT / path).exists()]
+    assert not missing
+
+
+def test_the_longest_come_first() -> None:
+    class Item:
+        def __init__(self, nodeid: str) -> None:
+            self.nodeid = nodeid
+
+    names = ["tests/tools/test_x.py::a", "book/01_relu.ipynb::Cell 1", "tests/path/test_s.py::b", "tests/graders/c"]
+    items = [Item(name) for name in names]
+    order.pytest_collection_modifyitems(items)
+    assert [item.nodeid for item in items] == [names[2], names[3], names[1], names[0]]
