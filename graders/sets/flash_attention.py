@@ -88,7 +88,10 @@ def no_matrix(call: str, case: Case, yours: Record, expected: Record) -> Finding
         text = "You make the scores of all queries with all keys at once. The task is to go through the keys in tiles."
         return Finding("largest", text, {"case": describe(call, case), "yours": f"{yours.largest[0]} elements"})
     if yours.kept_bytes >= 4 * scores:
-        text = f"{yours.kept_bytes} bytes are kept for backward, as much as the scores of all queries with all keys."
+        text = (
+            f"{yours.kept_bytes} bytes are kept for backward, as much as the scores of all queries with all keys. Keep lse, "
+            "one number for each query, and compute each tile of P again from it."
+        )
         return Finding("keeps", text, {"case": describe(call, case), "yours": f"{yours.kept_bytes} bytes"})
     return None
 
