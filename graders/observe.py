@@ -241,17 +241,19 @@ def _arguments(case: Case) -> tuple[list, list[Tensor], Given]:
     return args, [now for _, _, now, r in given if r], given
 
 
-WITHIN: dict[tuple[str, str], Callable[[], AbstractContextManager]] = {  # by what a case says, and the pass
-    ("autocast", "forward"): partial(torch.autocast, "cpu", torch.bfloat16),
-    ("autocast in float16", "forward"): partial(torch.autocast, "cpu", torch.float16),
-    ("autocast around backward", "backward"): partial(torch.autocast, "cpu", torch.bfloat16),
-    ("no_grad", "forward"): torch.no_grad,
+WITHIN: dict[str, tuple[str, Callable[[], AbstractContextManager]]] = {  # what a case may say: the pass, and around it
+    "": ("", nullcontext),
+    "autocast": ("forward", partial(torch.autocast, "cpu", torch.bfloat16)),
+    "autocast in float16": ("forward", partial(torch.autocast, "cpu", torch.float16)),
+    "autocast around backward": ("backward", partial(torch.autocast, "cpu", torch.bfloat16)),
+    "no_grad": ("forward", torch.no_grad),
 }
 
 
 def surroundings(case: Case, stage: str = "forward") -> AbstractContextManager:
     """What the forward, or the backward, of a case runs within."""
-    return WITHIN.get((case.within, stage), nullcontext)()
+    where, around = WITHIN[case.within]
+    return around() if where == stage else nullcontext()
 
 
 SEED = 20  # of torch's random stream, before each forward
