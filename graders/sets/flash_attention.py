@@ -392,7 +392,7 @@ flash = Task(
             "causal",
             3,
             "causal from the top left, value and gradients, for all lengths and blocks",
-            "Query i sees the keys j <= i, whatever the lengths and the blocks are.",
+            "Query i sees the keys j <= i, in forward and in backward, whatever the lengths and the blocks are.",
             lambda d: [
                 d.case("equal lengths", *_qkv(d, 5, 5), True, 2, 2),
                 d.case("fewer queries than keys", *_qkv(d, 3, 7), True, 2, 2),
