@@ -541,9 +541,10 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
         output = _again(operation, case, copies, record)
     del copies
     result = StorageWeakRef(output.untyped_storage()).cdata
+    own = output.numel() * output.element_size()  # what else lies in its storage is kept with it
 
     def kept() -> int:
-        return sum(size for key, size in forward.alive().items() if key != result)
+        return sum(max(size - own, 0) if key == result else size for key, size in forward.alive().items())
 
     if kept() or not all(ref.expired() for ref in given.values()):
         gc.collect(1)  # young cycles only: an old one cannot hold what was made just now

@@ -77,6 +77,10 @@ class Case:
     how: str = "grad"
     within: str = ""
 
+    def __post_init__(self) -> None:
+        if self.how not in ("grad", "backward", "constant"):
+            raise ValueError(f"a case's gradients come by no way called {self.how!r}")
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -116,7 +120,7 @@ class Record:
         interleaved: the gradients when another forward runs before backward.
         repeated: the gradients of a second backward through the same graph.
         overwritten: per tensor changed in place before backward, (its name, the gradients, or None where torch raised).
-        kept_bytes: what stays in memory for backward beside the arguments and the outputs.
+        kept_bytes: what stays in memory for backward beside the arguments and the numbers of the outputs.
         kept_arguments: the arguments (by position) that are kept for backward.
         denied: operators of `Case.deny` that ran, with the pass: "aten::tanh in backward".
         nested: whether backward called `torch.autograd`.

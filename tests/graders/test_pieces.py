@@ -333,6 +333,19 @@ def test_what_hangs_on_ctx_is_counted() -> None:
     assert observe(Hides.apply, case(watch=("trace",))).kept_bytes == 3 * 8 + 3 * 1
 
 
+def test_a_way_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="no way called 'bakward'"):
+        case(how="bakward")
+
+
+def test_what_lies_beside_the_output_in_its_storage_is_counted() -> None:
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([2 * x, torch.zeros(1000, dtype=x.dtype)])[:3]
+
+    assert observe(padded, case(watch=("trace",))).kept_bytes == 1000 * 8
+    assert observe(lambda x: x.sum().expand(3), case(watch=("trace",))).kept_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("operation", "kind"),
     [
