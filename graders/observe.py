@@ -532,9 +532,8 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
     # copies, so that nothing but the operation can keep them alive
     copies = [a.clone() if isinstance(a, Tensor) else a for a in args]
     given = {i: StorageWeakRef(a.untyped_storage()) for i, a in enumerate(copies) if isinstance(a, Tensor)}
-    before = [
-        StorageWeakRef(now.untyped_storage()) for _, _, now, _ in held
-    ]  # a live reference keeps its address taken
+    # as long as a weak reference is there, its address is taken
+    before = [StorageWeakRef(now.untyped_storage()) for _, _, now, _ in held]
     known = {ref.cdata for ref in (*given.values(), *before)}
     forward = _Trace(known)
     with forward:

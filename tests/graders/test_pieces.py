@@ -912,6 +912,14 @@ def test_a_helper_is_made_anew_for_each_call(monkeypatch: pytest.MonkeyPatch) ->
     assert observe(lambda chunks: sum(c.zero_() for c in chunks), asked).changed == ("argument 0",)
 
 
+def test_each_forward_draws_the_same_random_numbers() -> None:
+    seen = []
+    for seed in (1, 2):  # wherever the process has its random stream
+        torch.manual_seed(seed)
+        seen.append(observe(lambda x: x * torch.rand(3), case()).outputs[0])
+    assert torch.equal(*seen)
+
+
 def test_a_tuple_of_outputs_takes_a_tuple_of_upstream_gradients() -> None:
     def both(x: torch.Tensor) -> tuple:
         return 2 * x, x.sum()
