@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks exercises students lab bench test clean help
+.PHONY: all venv book grade notebooks exercises students lab bench bench-grading test clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
@@ -54,6 +54,9 @@ lab: $(READY)  ## open JupyterLab
 bench: $(READY)  ## measure time and memory of attention, N = 256 to 8192: minutes; not a test
 	@$(BIN)/python -m bench.attention
 
+bench-grading: $(READY)  ## grade 60 submissions by stock nbgrader and by this project, in turn: half an hour; not a test
+	@$(BIN)/python -m bench.grading
+
 test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
@@ -64,4 +67,4 @@ clean:  ## remove what make wrote, but never a gradebook, a submission or .venv
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 16

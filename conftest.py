@@ -7,13 +7,14 @@ and the tests of a module with a costly fixture. The longest come first, so that
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-FIRST = ("tests/path", "tests/book", "tests/graders", "book")  # the rest is short
+FIRST = ("tests/engine", "tests/path", "tests/book", "tests/graders", "book")  # the rest is short
 APART = {  # files that are shared out by so many of their tests' parameters; the rest of a file stays together
     "tests/graders/test_sets.py": 2,  # set and task
     "tests/graders/test_solutions.py": 1,  # set
     "tests/path/test_sample.py": 1,  # student
     "tests/path/test_grade_cells.py": 1,  # set
     "tests/book/test_browser.py": 1,  # page
+    "tests/engine/test_attacks.py": 1,  # class
 }
 
 

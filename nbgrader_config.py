@@ -15,13 +15,12 @@ from nbgrader.preprocessors import (
     LimitOutput,
     OverwriteCells,
     OverwriteKernelspec,
-    SaveAutoGrades,
 )
 
-from graders.collect import Collector
-from graders.execute import LimitedExecute
+from graders.collect import Collector, Extractor
+from graders.engine.execute import TrustedExecute
 from graders.feedback import Feedback, clean_page
-from graders.preprocess import CleanSubmission
+from graders.preprocess import CleanSubmission, SaveGrades, SubmissionExporter
 
 # A new gradebook asks the `alembic` console script for its version; without it nbgrader leaves a half-made database.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
@@ -31,6 +30,9 @@ c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "custom-gradients"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
+
+# A notebook is read within limits, and whatever editor wrote it.
+c.Autograde.exporter_class = SubmissionExporter
 
 # Before nbgrader's own repairs: refuse links, drop files nobody asked for, bring deleted and altered cells back.
 c.Autograde.sanitize_preprocessors = [
@@ -42,27 +44,24 @@ c.Autograde.sanitize_preprocessors = [
     CheckCellMetadata,
 ]
 c.OverwriteCells.add_missing_cells = True
+c.Exporter.optimistic_validation = True  # a notebook's form is checked after the last step, not after each
 
-# nbgrader's own list with the execution that keeps limits; another way to execute takes its place here.
+# nbgrader's own list with an execution that student code cannot touch, and grades that are saved all at once.
 c.Autograde.autograde_preprocessors = [
-    LimitedExecute,
+    TrustedExecute,
     IgnorePattern,
     ClearMetadataPreprocessor,
     LimitOutput,
-    SaveAutoGrades,
+    SaveGrades,
     AssignLatePenalties,
     CheckCellMetadata,
 ]
-c.Execute.timeout = 30  # seconds a cell
-c.LimitedExecute.notebook_timeout = 120  # seconds a notebook
-c.LimitedExecute.max_output = 1_000_000  # characters a cell
-c.LimitedExecute.preload = (  # what every notebook does first, done while the one before still runs
-    "import torch, matplotlib.pyplot; "
-    "torch.autograd.gradcheck(torch.sin, torch.ones(1, dtype=torch.double, requires_grad=True))"
-)
-c.Execute.shutdown_kernel = "immediate"
-if os.name == "posix":
-    c.KernelManager.transport = "ipc"  # no port that another process could connect to
+c.TrustedExecute.timeout = 30  # seconds a cell
+c.TrustedExecute.notebook_timeout = 120  # seconds a notebook
+c.TrustedExecute.max_output = 1_000_000  # characters a cell
+c.TrustedExecute.memory = 2 << 30  # bytes a process, beyond what Python and torch take
+c.TrustedExecute.figures = False  # True: run the cells that draw for the student as well, which takes twice the time
+c.TrustedExecute.sandbox = "required"  # "off" where there is none: what is handed in can then do all that you can
 
 # Feedback: points and messages, without hidden tests, and without scripts in a student's output.
 c.GenerateFeedback.preprocessors = [GetGrades, Feedback, CSSHTMLHeaderPreprocessor]
@@ -71,3 +70,4 @@ c.HTMLExporter.filters = {"strip_files_prefix": clean_page}  # nbgrader's templa
 
 # Submissions from folders and archives: `python -m graders collect`, or `nbgrader zip_collect`.
 c.ZipCollectApp.collector_plugin = Collector
+c.ZipCollectApp.extractor_plugin = Extractor

@@ -1,4 +1,4 @@
-"""The command line: ``python -m graders grade | collect | scores | sample``, run from the course's folder.
+"""The command line: ``python -m graders grade | collect | doctor | scores | sample``, run from the course's folder.
 
 Each command drives nbgrader's own parts; what they lack is here: one clear line per fault, progress, an exit code.
 """
@@ -8,12 +8,22 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
-from . import report
+import psutil
+
+from . import doctor, report
+from .checkup import checkup
 from .collect import collect
 from .course import Course, CourseError
+from .doctor import plain
+from .engine import pool
+from .engine.job import Job
+from .engine.once import cells_once, prepared_once
+from .engine.timing import note, phase
 from .sample import SampleError, run_sample
 from .submission import Problem
 
@@ -23,12 +33,14 @@ EXIT_CODES = "exit codes: 0 nothing to look at, 1 at least one fault (each has i
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = _parser().parse_args(argv)
+    if argv is None and "GRADERS_PROFILE" in os.environ:
+        note("start: interpreter and imports", time.time() - psutil.Process().create_time())
     try:
         with warnings.catch_warnings():
             if not arguments.verbose:
                 warnings.simplefilter("ignore")
             return arguments.run(arguments)
-    except (CourseError, SampleError) as error:
+    except (CourseError, SampleError, pool.PoolError) as error:
         print(f"graders: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -46,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         return sub
 
-    sub = command("grade", _grade, "grade what was handed in for a set, one student after the other")
+    sub = command("grade", _grade, "grade what was handed in for a set, several submissions at a time")
     sub.add_argument("set", metavar="SET", help="01_relu, or relu for short")
     sub.add_argument("student", metavar="STUDENT", nargs="*", help="only these (default: all in submitted/)")
     sub.add_argument(
@@ -56,14 +68,31 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout", type=_seconds, metavar="S", help="seconds a cell may take (a notebook: four times that)"
     )
     sub.add_argument("--force", action="store_true", help="grade again what is graded already")
+    where = sub.add_mutually_exclusive_group()
+    where.add_argument(
+        "--workers", type=_count, metavar="N", help=f"submissions at a time (default: one a core, {pool.cores()} here)"
+    )
+    where.add_argument(
+        "--scheduler", metavar="URL", help="run submissions on the workers of this Dask scheduler: tcp://HOST:8786"
+    )
+    sub.add_argument("--no-sandbox", action="store_true", help="go on where what is handed in cannot be confined")
+    sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db: postgresql+psycopg://...")
 
     sub = command("collect", _collect, "bring folders and archives of notebooks into submitted/")
     sub.add_argument("set", metavar="SET", help="01_relu, or relu for short")
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="a folder, a notebook, a .zip or a .tar.gz")
 
+    sub = command(
+        "doctor", _doctor, "see who would be graded and repair what can be; a notebook before it is handed in"
+    )
+    sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="submitted/, part of it, or any notebook")
+    sub.add_argument("--dry-run", action="store_true", help="say what is wrong, write nothing")
+    sub.epilog = f"{doctor.EXIT_CODES}. What is repaired is kept as it was in {doctor.KEPT}/, and is not graded again."
+
     sub = command("scores", _scores, "print the scores that the gradebook holds")
     sub.add_argument("--csv", action="store_true", help="as comma-separated values")
     sub.add_argument("--why", action="store_true", help="a line on each lost point as well")
+    sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db")
 
     sub = command("sample", _sample, "build the sample class, grade it, write its feedback and compare its scores")
     sub.add_argument("--update", action="store_true", help="write sample/expected.json in place of comparing with it")
@@ -76,13 +105,21 @@ def _seconds(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
 def _grade(arguments: argparse.Namespace) -> int:
-    course = Course(Path.cwd(), arguments.verbose)
+    course = Course(Path.cwd(), arguments.verbose, arguments.db)
     if arguments.seed is not None:
         os.environ["GRADERS_SEED"] = str(arguments.seed)
     if arguments.timeout:
-        course.app.config.Execute.timeout = arguments.timeout
-        course.app.config.LimitedExecute.notebook_timeout = 4 * arguments.timeout
+        course.app.config.TrustedExecute.timeout = arguments.timeout
+        course.app.config.TrustedExecute.notebook_timeout = 4 * arguments.timeout
+    if arguments.no_sandbox:
+        course.app.config.TrustedExecute.sandbox = "off"
     assignment = course.find(arguments.set)
     students = course.students(assignment)
     if unknown := sorted(set(arguments.student) - set(students)):
@@ -90,27 +127,58 @@ def _grade(arguments: argparse.Namespace) -> int:
     students = [student for student in students if not arguments.student or student in arguments.student]
     if not students:
         raise CourseError(f"nothing handed in for {assignment}: submitted/STUDENT/{assignment}/ is where it belongs")
-    faults = grade_class(course, assignment, students, arguments.force)
+    with _crew(course, arguments.workers, arguments.scheduler) as crew:
+        faults = grade_class(course, assignment, students, arguments.force, crew)
     return 1 if faults else 0
 
 
-def grade_class(course: Course, assignment: str, students: Sequence[str], force: bool) -> dict[str, list[Problem]]:
-    """Grade students one by one with progress, a line per fault on stderr and a summary; the faults by student."""
-    course.register(assignment)
+@contextmanager
+def _crew(course: Course, workers: int | None = None, scheduler: str | None = None) -> Iterator[pool.Crew | None]:
+    """Those who execute submissions, ended with this; None: this process does."""
+    settings = course.settings
+    workers = workers or pool.cores()
+    if settings is None or os.name != "posix":
+        yield None
+    elif scheduler is None and workers == 1:
+        with pool.nobody(settings):
+            yield None
+    else:
+        crew = pool.Remote(scheduler, _tell) if scheduler else pool.Local(workers, settings)
+        try:
+            yield crew
+        finally:
+            crew.stop()
+
+
+def grade_class(
+    course: Course, assignment: str, students: Sequence[str], force: bool, crew: pool.Crew | None = None
+) -> dict[str, list[Problem]]:
+    """Grade students with progress, a line per fault on stderr and a summary; the faults by student."""
     faults: dict[str, list[Problem]] = {}
     graded = failed = 0
     start = time.monotonic()
-    for number, student in enumerate(students, 1):
-        left = (time.monotonic() - start) / (number - 1) * (len(students) - number + 1) if number > 1 else None
-        _progress(f"{assignment}: {number} of {len(students)}, {student}" + (f", {_clock(left)} left" if left else ""))
-        executed, problems = course.grade(assignment, student, force)
-        graded += executed
-        failed += any(problem.fatal for problem in problems)
-        if problems:
-            faults[student] = problems
-            _progress("")
-            for problem in problems:
-                print(f"{student}: {problem}", file=sys.stderr)
+    with prepared_once():
+        with phase("start: registering"):
+            course.register(assignment)
+        with cells_once():
+            todo = {student for student in students if force or not course.is_graded(assignment, student)}
+            work = (
+                (student, _jobs(course, assignment, student) if crew and student in todo else [])
+                for student in students
+            )
+            _progress(f"{assignment}: {len(students)} submissions, {len(todo)} to grade")
+            finished = pool.executed(crew, work) if crew else work
+            for number, (student, results) in enumerate(finished, 1):
+                ready = pool.answering(results, crew) if crew else nullcontext()
+                with ready, phase("nbgrader: sanitising, saving, writing"):
+                    executed, problems = course.grade(assignment, student, student in todo)
+                graded += executed
+                failed += any(problem.fatal for problem in problems)
+                todo.discard(student)
+                if problems:
+                    faults[student] = problems
+                    _tell(*(f"{student}: {problem}" for problem in problems))
+                _progress(f"{assignment}: {number} of {len(students)}, {student}{_rate(start, graded, len(todo))}")
     _progress("")
     kept = len(students) - graded - failed
     parts = [f"{len(students) - failed} of {len(students)} submissions graded in {_clock(time.monotonic() - start)}"]
@@ -121,12 +189,34 @@ def grade_class(course: Course, assignment: str, students: Sequence[str], force:
     return faults
 
 
+def _jobs(course: Course, assignment: str, student: str) -> list[Job]:
+    with phase("nbgrader: sanitising ahead"):
+        return course.jobs(assignment, student)
+
+
+def _rate(start: float, graded: int, left: int) -> str:
+    """How fast it goes and how long it takes, once that can be told."""
+    seconds = time.monotonic() - start
+    if not graded or not left:
+        return ""
+    rate = f"{graded / seconds:.1f} a second" if graded > seconds else f"{60 * graded / seconds:.0f} a minute"
+    return f", {rate}, {_clock(left * seconds / graded)} left"
+
+
+def _tell(*lines: str) -> None:
+    """Say something on stderr, on lines of its own."""
+    if sys.stdout.isatty():
+        _progress("")
+    for line in lines:
+        print(plain(line, 1000), file=sys.stderr, flush=True)
+
+
 def _progress(text: str) -> None:
     """A line that the next one overwrites on a terminal; elsewhere one line a student."""
     if sys.stdout.isatty():
-        print(f"\r\x1b[K{text}", end="", flush=True)
+        print(f"\r\x1b[K{plain(text)}", end="", flush=True)
     elif text:
-        print(text, flush=True)
+        print(plain(text), flush=True)
 
 
 def _clock(seconds: float) -> str:
@@ -147,8 +237,12 @@ def _collect(arguments: argparse.Namespace) -> int:
     return 1 if told or not students else 0
 
 
+def _doctor(arguments: argparse.Namespace) -> int:
+    return checkup(Course(Path.cwd(), arguments.verbose), arguments.path, arguments.dry_run)
+
+
 def _scores(arguments: argparse.Namespace) -> int:
-    course = Course(Path.cwd(), arguments.verbose)
+    course = Course(Path.cwd(), arguments.verbose, arguments.db)
     rows, most = course.scores()
     if arguments.csv:
         print(report.as_csv(rows, most), end="")
@@ -174,4 +268,14 @@ def print_lost(course: Course, rows: dict[str, dict[str, float | None]]) -> None
 
 
 def _sample(arguments: argparse.Namespace) -> int:
-    return run_sample(Course(Path.cwd(), arguments.verbose), grade_class, print_lost, arguments.update)
+    course = Course(Path.cwd(), arguments.verbose)
+    try:
+        with _crew(course) as crew:
+            if isinstance(crew, pool.Local):
+                crew.ready()
+            return run_sample(course, partial(grade_class, crew=crew), print_lost, arguments.update)
+    except pool.PoolError as error:
+        print(f"graders: the sample class is harmless, it is graded without a sandbox ({error})", file=sys.stderr)
+    course.app.config.TrustedExecute.sandbox = "off"
+    with _crew(course) as crew:
+        return run_sample(course, partial(grade_class, crew=crew), print_lost, arguments.update)

@@ -1,6 +1,7 @@
 """A course folder with nbgrader's parts opened on it: gradebook, grading of one submission, scores."""
 
 import glob
+import json
 import logging
 import sqlite3
 import sys
@@ -9,16 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from nbconvert.exporters import Exporter
 from nbformat import NotebookNode
+from nbformat.v4.rwbase import rejoin_lines
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGrader
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
 from nbgrader.utils import is_grade, is_solution
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from .preprocess import originals
+from . import doctor, preprocess
+from .engine.execute import TrustedExecute
+from .engine.job import Job, Settings
 from .report import Lost, check_name, why
-from .submission import Problem, folder_problems, outcome_problems, read_notebook, restore
+from .submission import Problem, folder_problems, notebook_problems, outcome_problems, read_notebook
 
 
 class CourseError(Exception):
@@ -32,20 +40,28 @@ class _LastLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         lines = record.getMessage().strip().splitlines()
-        if lines and lines[0].startswith("Traceback"):
+        if "Traceback (most recent call last):" in lines:  # not always the first: a worker's comes before ours
             self.line = lines[-1][:200]
 
 
 class Course:
-    """A course folder: nbgrader's configuration, its gradebook and its converters, in this process."""
+    """A course folder: nbgrader's configuration, its gradebook and its converters, in this process.
 
-    def __init__(self, root: Path, verbose: bool = False) -> None:
+    Args:
+        root: the folder.
+        verbose: whether nbgrader's own log is shown.
+        db: the gradebook's URL, in place of the one that is configured.
+
+    Raises:
+        CourseError: it is no course folder, or its gradebook cannot be used.
+    """
+
+    def __init__(self, root: Path, verbose: bool = False, db: str | None = None) -> None:
         self.root = root.resolve()
         if not (self.root / "nbgrader_config.py").is_file():
             raise CourseError(
                 f"{self.root} is not a course folder (no nbgrader_config.py): run this from the course's root"
             )
-        self._check_gradebook()
         self.app = NbGrader()
         self.app.log_level = logging.INFO if verbose else logging.ERROR
         argv, sys.argv = sys.argv, sys.argv[:1]  # traitlets would read ours
@@ -56,9 +72,17 @@ class Course:
         self._errors = _LastLine()
         if not verbose:
             self.app.log.handlers.clear()
+            self.app.log.setLevel(logging.ERROR)
         self.app.log.addHandler(self._errors)
         self.dirs = self.app.coursedir
         self.dirs.root = str(self.root)
+        if db:
+            self.dirs.db_url = db
+        self._check_gradebook()
+        self._sanitizer = Autograde(coursedir=self.dirs, parent=self.app)
+        kind = self._sanitizer.exporter_class
+        kind = type(f"Unwritten{kind.__name__}", (kind,), {"from_notebook_node": Exporter.from_notebook_node})
+        self._sanitizer.exporter = kind(parent=self._sanitizer, config=self.app.config)
 
     @property
     def assignments(self) -> list[str]:
@@ -111,15 +135,16 @@ class Course:
             try:
                 notebook = read_notebook(folder / f"{name}.ipynb")
             except ValueError as error:
-                problems.append(Problem(f"{name}.ipynb", str(error), "Ask for a new one.", fatal=True))
+                problems.append(Problem(f"{name}.ipynb", str(error), doctor.remedy(str(error)), fatal=True))
                 fatal = True
                 continue
             with self.gradebook() as gradebook:
-                known = originals(gradebook, self.dirs, assignment, name)
-            problems += [Problem(f"{name}.ipynb", *said) for said in restore(notebook, known)]
+                known = preprocess.originals(gradebook, self.dirs, assignment, name)
+            problems += notebook_problems(f"{name}.ipynb", notebook, known)
+            fatal = any(problem.fatal for problem in problems)
         if fatal:
             return False, problems
-        if done := force or not self._is_graded(assignment, student):
+        if done := force or not self.is_graded(assignment, student):
             try:
                 self._start(Autograde, assignment, glob.escape(student), force=True)
             except NbGraderException:
@@ -131,13 +156,45 @@ class Course:
             problems += [Problem(f"{name}.ipynb", *said) for said in outcome_problems(graded)]
         return done, problems
 
+    @property
+    def settings(self) -> Settings | None:
+        """The limits that notebooks are executed with; None where nbgrader is configured to do without our engine."""
+        step = self._execution()
+        return step and step.settings()
+
+    def jobs(self, assignment: str, student: str) -> list[Job]:
+        """What grading a submission is going to execute: its notebooks, sanitised in memory as nbgrader will do it.
+
+        None where that cannot be told; nbgrader finds out why when it comes to this submission.
+        """
+        if not (step := self._execution()):
+            return []
+        found = []
+        nowhere = {"autograded_directory": str(Path("autograded", "nowhere"))}  # nothing of an earlier grading
+        with self._directories(assignment_id=assignment, student_id=student, **nowhere):
+            self._sanitizer._init_preprocessors()
+            try:
+                for name in self.notebooks(assignment):
+                    path = self._folder(self.dirs.submitted_directory, student, assignment) / f"{name}.ipynb"
+                    about = self._sanitizer.init_single_notebook_resources(str(path))
+                    found.append(step.job(*self._sanitizer.exporter.from_filename(str(path), resources=about)))
+            except Exception:  # whatever a strange notebook makes of nbgrader's steps
+                return []
+        return found
+
+    def _execution(self) -> TrustedExecute | None:
+        steps = self._sanitizer.autograde_preprocessors
+        kind = next((step for step in steps if isinstance(step, type) and issubclass(step, TrustedExecute)), None)
+        return kind and kind(parent=self._sanitizer.exporter)
+
     def feedback(self, assignment: str) -> None:
         """Write the feedback of everybody whose submission is graded."""
         self._start(GenerateFeedback, assignment, "*", force=True)
 
     def graded_notebook(self, assignment: str, student: str, name: str) -> NotebookNode:
         """A submission's notebook after grading."""
-        return read_notebook(self._folder(self.dirs.autograded_directory, student, assignment) / f"{name}.ipynb")
+        folder = self._folder(self.dirs.autograded_directory, student, assignment)
+        return rejoin_lines(read_notebook(folder / f"{name}.ipynb", limited=False))  # outputs are lists of lines there
 
     def scores(self) -> tuple[dict[str, dict[str, float | None]], dict[str, float]]:
         """Score by student and assignment (None: not graded), and what each assignment is worth."""
@@ -148,7 +205,7 @@ class Course:
                 for student in self.students(assignment):
                     rows.setdefault(student, {})[assignment] = None
                 for submission in gradebook.assignment_submissions(assignment):
-                    graded = self._folder(self.dirs.autograded_directory, submission.student_id, assignment).is_dir()
+                    graded = all(self._graded(assignment, submission.student_id, n) for n in self.notebooks(assignment))
                     rows[submission.student_id][assignment] = submission.score if graded else None
         return rows, most
 
@@ -167,21 +224,29 @@ class Course:
                         found.append(Lost(student, assignment, check, grade.score, grade.max_score, why(cell)))
         return found
 
-    def _is_graded(self, assignment: str, student: str) -> bool:
-        """Whether all is in place: a notebook younger than the one handed in, and every grade in the gradebook."""
+    def is_graded(self, assignment: str, student: str) -> bool:
+        """Whether all is in place: the marked notebook, of the very file handed in, and each grade in the gradebook."""
         for name in self.notebooks(assignment):
-            after = self._folder(self.dirs.autograded_directory, student, assignment) / f"{name}.ipynb"
-            before = self._folder(self.dirs.submitted_directory, student, assignment) / f"{name}.ipynb"
-            if not after.is_file() or after.stat().st_mtime < before.stat().st_mtime:
-                return False
+            path = self._folder(self.dirs.submitted_directory, student, assignment) / f"{name}.ipynb"
             with self.gradebook() as gradebook:
                 try:
+                    known = preprocess.originals(gradebook, self.dirs, assignment, name)
+                    if self._graded(assignment, student, name) != preprocess.digest(path, known):
+                        return False
                     grades = gradebook.find_submission_notebook(name, assignment, student).grades
-                except MissingEntry:
+                except (MissingEntry, ValueError):  # or a file that cannot be read
                     return False
                 if any(grade.auto_score is None and grade.manual_score is None for grade in grades):
                     return False
         return True
+
+    def _graded(self, assignment: str, student: str, name: str) -> str | None:
+        """The digest of the file whose grading is finished; None where none is. See `preprocess.SaveGrades`."""
+        path = self._folder(self.dirs.autograded_directory, student, assignment) / f"{name}.ipynb"
+        try:
+            return json.loads(path.read_bytes())["metadata"][preprocess.MARK]["graded"]
+        except (OSError, ValueError, KeyError, TypeError):  # not there, cut off by a kill, or executed by nobody yet
+            return None
 
     def _folder(self, step: str, student: str, assignment: str) -> Path:
         return Path(self.dirs.format_path(step, student, assignment))
@@ -204,17 +269,42 @@ class Course:
                 setattr(self.dirs, name, value)
 
     def _check_gradebook(self) -> None:
-        """Refuse the database that nbgrader leaves when `alembic` is not found; it would go on with it."""
-        path = self.root / "gradebook.db"
-        if not path.exists():
-            return
+        """Refuse a gradebook that cannot be used, and the one that nbgrader leaves when `alembic` is not found."""
         try:
-            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-                tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-                version = "alembic_version" in tables and database.execute("SELECT * FROM alembic_version").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise CourseError(f"gradebook.db cannot be read ({error}): restore a copy of it or move it away") from None
-        if tables and not version:
+            url = make_url(self.dirs.db_url)
+        except ArgumentError:
             raise CourseError(
-                "gradebook.db is half made (no alembic version): move it away, and grading makes a new one"
-            )
+                f"{self.dirs.db_url!r} is no database URL: sqlite:///FILE, postgresql+psycopg://..."
+            ) from None
+        tables, version = _sqlite(Path(url.database)) if url.get_backend_name() == "sqlite" else _server(url)
+        if tables and not version:
+            name = Path(url.database).name if url.get_backend_name() == "sqlite" else f"the database {url.database!r}"
+            raise CourseError(f"{name} is half made (no alembic version): move it away, and grading makes a new one")
+
+
+def _sqlite(path: Path) -> tuple[set[str], object]:
+    """The tables of a file, and nbgrader's version in it."""
+    if not path.exists():
+        return set(), None
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            version = "alembic_version" in tables and database.execute("SELECT * FROM alembic_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise CourseError(f"{path.name} cannot be read ({error}): restore a copy of it or move it away") from None
+    return tables, version
+
+
+def _server(url: URL) -> tuple[set[str], object]:
+    """The tables of a database on a server, and nbgrader's version in it."""
+    try:
+        engine = create_engine(url)
+        with engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+            found = "alembic_version" in tables and connection.execute(text("SELECT * FROM alembic_version")).first()
+        engine.dispose()
+    except (SQLAlchemyError, ImportError) as error:
+        reason = str(error).split("\n")[0][:200]
+        remedy = "is the server up, and the URL postgresql+psycopg://USER:PASSWORD@HOST/DATABASE?"
+        raise CourseError(f"the gradebook at {url.render_as_string()} cannot be opened ({reason}): {remedy}") from None
+    return tables, found

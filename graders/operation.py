@@ -12,6 +12,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
+from graders.answers import answered
 from graders.observe import STUDENT_ERRORS, ended_modes, fresh, observe, pristine, resolve, told
 from graders.records import Case, Failure, Record
 from graders.wire import MAX_BYTES, WireError, decode, encode
@@ -86,18 +87,20 @@ def _derivative(
 
 
 class Operation:
-    """Asks a responder, and counts the round trips.
+    """Asks a responder, and counts the round trips. What is no answer to the question is a `WireError`.
 
     Args:
         ask: takes a message, returns the answer.
 
     Attributes:
+        source: the text of the student's cells, as `graders.engine.source.joined` makes it; None: it is not known.
         asked: the messages so far that asked for a derivative, as they were sent.
     """
 
     def __init__(self, ask: Callable[[dict], dict]) -> None:
         self.ask = ask
         self.trips = 0
+        self.source: str | None = None
         self.asked: list[bytes] = []
         self._ready: dict[bytes, list[dict]] = {}
 
@@ -163,7 +166,7 @@ class Operation:
 
     def _send(self, message: dict) -> dict:
         self.trips += 1
-        return self.ask(message)
+        return answered(message, self.ask(message))
 
 
 def _split(args: Sequence, *levels: int) -> tuple:

@@ -1,88 +1,76 @@
 """What can be wrong with a submission, found by reading it: the folder, the notebook, and the notebook after grading.
 
-Plain functions on paths and notebooks; ``graders/preprocess.py`` and the command line call them.
+Plain functions on paths and notebooks; ``graders/preprocess.py`` and the command line call them. What a notebook by
+itself tells, and how it is repaired, is in ``graders/doctor.py``, which students have too.
 """
 
-import ast
-import difflib
-import json
+import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.utils import parse_utc
 
+from . import doctor
+from .doctor import KEPT, NOT_PYTHON, Original, Problem, alike, plain
 from .execute import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME
 
-LEFT_BEHIND = {"timestamp.txt", ".DS_Store", ".ipynb_checkpoints", "__pycache__", "submission_secret.txt"}
+__all__ = ["Original", "Problem", "folder_problems", "outcome_problems", "read_notebook", "restore"]
+
+LEFT_BEHIND = {"timestamp.txt", ".DS_Store", ".ipynb_checkpoints", "__pycache__", "submission_secret.txt", KEPT}
+MAX_FILES = 200  # files and folders of a submission
 SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One thing wrong with a submission: what, what to do, and whether it keeps the submission from being graded."""
-
-    file: str
-    what: str
-    remedy: str
-    fatal: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.what}. {self.remedy}"
+def read_notebook(path: Path, limited: bool = True) -> NotebookNode:
+    """The notebook at ``path``, in nbformat 4.5; ValueError says in one line why it is none. See ``doctor.read``."""
+    notebook, _ = doctor.read(path, limited)
+    check(notebook)
+    return nbformat.from_dict(notebook)
 
 
-@dataclass(frozen=True)
-class Original:
-    """A cell of the released notebook as the gradebook holds it."""
-
-    grade_id: str
-    cell_type: str
-    source: str
-    checksum: str | None
-    grade: bool
-    solution: bool
-    locked: bool
-    points: float = 0.0
-
-    def metadata(self) -> dict[str, object]:
-        """The nbgrader metadata that this cell has to carry."""
-        data = {
-            "grade_id": self.grade_id,
-            "cell_type": self.cell_type,
-            "grade": self.grade,
-            "solution": self.solution,
-            "locked": self.locked,
-            "task": False,
-            "checksum": self.checksum,
-            "schema_version": 3,
-        }
-        return data | {"points": self.points} if self.grade else data
-
-
-def read_notebook(path: Path) -> NotebookNode:
-    """The notebook at ``path``, in nbformat 4; ValueError says in one line why it is none."""
+def check(notebook: doctor.Notebook) -> None:
+    """Refuse what nbconvert would refuse in the middle of grading: ValueError says in one line what."""
+    cells = [cell | {"outputs": []} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
     try:
-        text = path.read_text(encoding="utf-8")
-        data = json.loads(text)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not text in UTF-8 (byte {error.start})") from None
-    except json.JSONDecodeError as error:
-        if "<<<<<<<" in text and ">>>>>>>" in text:
-            raise ValueError(f"is not JSON: it holds the marks of an unresolved merge (line {error.lineno})") from None
-        raise ValueError(f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
-    except OSError as error:
-        raise ValueError(f"cannot be read ({error.strerror})") from None
-    try:
-        notebook = nbformat.reads(text, as_version=4)
-        if not all(isinstance(cell.source, str) and isinstance(cell.metadata, dict) for cell in notebook.cells):
-            raise TypeError("a cell without source or metadata")
-    except Exception as error:  # nbformat raises many kinds for JSON that is no notebook
-        kind = type(data).__name__ if not isinstance(data, dict) else f"{type(error).__name__}: {error}".split("\n")[0]
-        raise ValueError(f"is JSON but not a notebook ({kind[:100]})") from None
-    return notebook
+        nbformat.validate(notebook | {"cells": cells}, relax_add_props=True)
+    except nbformat.ValidationError as error:
+        raise ValueError(f"is JSON but not a notebook ({plain(str(error).splitlines()[0], 100)})") from None
+
+
+def restore(notebook: NotebookNode, originals: Mapping[str, Original]) -> list[doctor.Said]:
+    """Repair the released cells of a notebook that is to be graded; (what, remedy) pairs, deleted answers too.
+
+    nbgrader's ``OverwriteCells`` then puts the locked text back, where it is another than that of the gradebook.
+    """
+    said = doctor.repair(notebook, originals)
+    notebook["cells"] = nbformat.from_dict(notebook["cells"])
+    return said + doctor.deleted_answers(notebook, originals)
+
+
+def notebook_problems(file: str, notebook: NotebookNode, originals: Mapping[str, Original]) -> list[Problem]:
+    """What is wrong with the cells of a notebook that was read; as a side effect they are repaired."""
+    if other := doctor.of_another_set(notebook, originals):
+        return [Problem(file, other, doctor.remedy(other), fatal=True)]
+    return [Problem(file, *said) for said in restore(notebook, originals)]
+
+
+def files_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Names and paths of what is in a folder and its folders, links not followed, at most ``MAX_FILES`` and one."""
+    waiting, count = [folder], 0
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                count += 1
+                path = Path(entry.path)
+                yield path.relative_to(folder).as_posix(), path
+                if count > MAX_FILES:
+                    return
+                if entry.is_dir(follow_symlinks=False) and entry.name not in LEFT_BEHIND:
+                    waiting.append(path)
 
 
 def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str] = ()) -> list[Problem]:
@@ -91,90 +79,72 @@ def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str
     ``notebooks`` are the names that the assignment consists of, ``listed`` its other files.
     """
     wanted = [f"{name}.ipynb" for name in notebooks]
+    for place, name in ((folder, f"{folder.name}/"), (folder.parent, f"{folder.parent.name}/")):
+        if place.is_symlink():
+            return [Problem(name, "the folder is a symbolic link", "Put the folder itself there.", fatal=True)]
+    if not folder.is_dir():
+        return [Problem(folder.name, "is no folder", f"Make it one, with {', '.join(wanted)} in it.", fatal=True)]
+    try:
+        files = list(files_in(folder))
+    except OSError as error:
+        return [Problem(f"{folder.name}/", f"cannot be read ({error.strerror})", "Look at its rights.", fatal=True)]
+    if len(files) > MAX_FILES:
+        what = f"holds more than {MAX_FILES} files"
+        return [Problem(f"{folder.name}/", what, f"Keep {', '.join(wanted)}, and no other.", fatal=True)]
     found: list[Problem] = []
-    if folder.is_symlink() or folder.parent.is_symlink():
-        return [Problem(f"{folder.name}/", "the folder is a symbolic link", "Put the folder itself there.", fatal=True)]
     others = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink():
-            found.append(Problem(name, "is a symbolic link", "Ask for the file itself.", fatal=True))
-        elif path.is_file() and name not in {*wanted, *listed} and not LEFT_BEHIND & set(Path(name).parts):
+    for name, path in files:
+        reason = doctor.no_file(path)
+        if reason == "is a folder":
+            if name in wanted:
+                found.append(Problem(name, "is a folder", "Ask for the notebook itself.", fatal=True))
+        elif reason:
+            found.append(Problem(name, reason, "Ask for the file itself.", fatal=True))
+        elif name not in {*wanted, *listed} and not LEFT_BEHIND & set(Path(name).parts):
             others.append(name)
-    names = {problem.file for problem in found}
+    there = {name for name, _ in files}
     for name in wanted:
-        if name not in names and not (folder / name).is_file():
-            near = difflib.get_close_matches(name, [other for other in others if other.endswith(".ipynb")], 1, 0.0)
-            if near:
-                others.remove(near[0])
-                what, remedy = f"is missing, there is {near[0]!r} instead", f"Rename it to {name} and grade again."
-            else:
-                what, remedy = "is missing", "Ask for it; until then the set has no score."
-            found.append(Problem(name, what, remedy, fatal=True))
-    for name in others:
-        found.append(Problem(name, "is not part of the assignment", "It is left out of grading and feedback."))
-    return found
+        if name not in there:
+            near = misnamed(name, others)
+            others = [other for other in others if other not in near]
+            found.append(_missing(name, near, others))
+    if time := time_problem(folder):
+        found.append(time)
+    return found + [
+        Problem(name, "is not part of the assignment", "It is left out of grading and feedback.") for name in others
+    ]
 
 
-def restore(notebook: NotebookNode, originals: Mapping[str, Original]) -> list[tuple[str, str]]:
-    """Give every released cell its metadata and type back, and each deleted test cell its place; (what, remedy) pairs.
-
-    Of a cell that stands twice the last keeps its role, as in nbgrader's ``DeduplicateIds``. Unlike nbgrader's
-    ``add_missing_cells`` this needs no neighbour: a test cell goes before the next released cell, after all that the
-    student wrote for it. The locked source is put back later, by nbgrader's ``OverwriteCells``.
-    """
-    said: list[tuple[str, str]] = []
-    place: dict[str, NotebookNode] = {}
-    for cell in reversed(notebook.cells):
-        meta = cell.metadata.pop("nbgrader", None)
-        name = meta.get("grade_id") if isinstance(meta, dict) else None
-        if name is None:
-            continue
-        if name not in originals:
-            said.append((f"cell {name!r} is not of this assignment", "It is graded as a cell of the student's own."))
-        elif name in place:
-            said.append((f"cell {name} stands twice", "The last one counts; check by eye if the score surprises."))
-        else:
-            original = originals[name]
-            said.extend(_repair(cell, meta, original))
-            cell.metadata["nbgrader"] = NotebookNode(original.metadata())
-            place[name] = cell
-    said.reverse()
-    order = list(originals)
-    for number, name in reversed(list(enumerate(order))):
-        original = originals[name]
-        if name in place:
-            continue
-        if not original.locked:
-            said.append((f"the answer cell {name} was deleted", "Its tests run on whatever defines the name."))
-            continue
-        after = next((place[later] for later in order[number + 1 :] if later in place), None)
-        at = next((i for i, cell in enumerate(notebook.cells) if cell is after), len(notebook.cells))
-        make = new_code_cell if original.cell_type == "code" else new_markdown_cell
-        place[name] = make(original.source, id=f"restored-{name}"[:64], metadata={"nbgrader": original.metadata()})
-        notebook.cells.insert(at, place[name])
-        kind = "test cell" if original.grade else "locked cell"
-        said.append((f"{kind} {name} was deleted", "nbgrader put it back and graded with it."))
-    return said
+def misnamed(wanted: str, others: Iterable[str]) -> list[str]:
+    """The files that a missing notebook may be, its name off by case, a number, a folder."""
+    return [name for name in others if alike(wanted, name.rpartition("/")[2])]
 
 
-def _repair(cell: NotebookNode, meta: Mapping[str, object], original: Original) -> list[tuple[str, str]]:
-    said = []
-    if cell.cell_type != original.cell_type:
-        what = f"cell {original.grade_id} was turned into a {cell.cell_type} cell"
-        said.append((what, f"It was graded as a {original.cell_type} cell."))
-        cell.cell_type = original.cell_type
-        if original.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-        else:
-            cell.pop("outputs", None), cell.pop("execution_count", None)
-        cell.pop("attachments", None)
-    truth = original.metadata()
-    changed = [key for key in ("points", "grade", "solution", "locked") if meta.get(key) != truth.get(key)]
-    if changed:
-        told = ", ".join(f"{key} {meta.get(key)!r} for {truth.get(key)!r}" for key in changed)
-        said.append((f"the metadata of cell {original.grade_id} were changed ({told})", "The released ones were used."))
-    return said
+def _missing(name: str, near: list[str], others: Iterable[str]) -> Problem:
+    if len(near) == 1:
+        remedy = "Rename it, or let `python -m graders doctor` do so, and grade again."
+        return Problem(name, f"is missing, there is {near[0]!r} instead", remedy, fatal=True)
+    if near:
+        what = f"is missing, there are {' and '.join(map(repr, near[:3]))}"
+        return Problem(name, what, f"Rename the right one to {name} and grade again.", fatal=True)
+    rest = [other for other in others if other.endswith(".ipynb")]
+    hint = f", there is {rest[0]!r}" if rest else ""
+    return Problem(name, f"is missing{hint}", "Ask for it; until then the set has no score.", fatal=True)
+
+
+def time_problem(folder: Path) -> Problem | None:
+    """What is wrong with ``timestamp.txt``: with one that it cannot read, nbgrader stops the class."""
+    path = folder / "timestamp.txt"
+    if not os.path.lexists(path) or doctor.no_file(path) not in (None, "is a folder"):
+        return None  # links and devices are named already
+    try:
+        text = doctor.read_bytes(path, 100).decode().strip()
+        if not text or parse_utc(text):
+            return None
+    except (ValueError, OverflowError, TypeError, AttributeError):  # what dateutil raises for some texts
+        pass
+    remedy = "`python -m graders doctor` writes one from the time of the notebook."
+    return Problem(path.name, "is not the time at which it was handed in", remedy, fatal=True)
 
 
 def outcome_problems(notebook: NotebookNode) -> list[tuple[str, str]]:
@@ -215,35 +185,18 @@ def _line(text: str) -> str:
 
 def _missing_names(notebook: NotebookNode) -> list[tuple[str, str]]:
     """Answer cells whose name no cell of the notebook binds: a class deleted or renamed."""
-    bound: set[str] = set()
-    wanted: list[str] = []
+    wanted = []
     for cell in notebook.cells:
         meta = cell.metadata.get("nbgrader") or {}
-        answer = cell.cell_type == "code" and meta.get("solution")
-        if cell.cell_type != "code" or cell.source.startswith("%%"):
+        if cell.cell_type != "code" or not meta.get("solution") or cell.source.startswith("%%"):
             continue
-        try:
-            tree = ast.parse(_plain(cell.source))
-        except (SyntaxError, ValueError):
-            continue  # named already
-        if answer and not any(output.output_type == "error" for output in cell.outputs):  # else it has its line
-            wanted.append(meta["grade_id"])
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                bound.add(node.name)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                bound.add(node.id)
-            elif isinstance(node, ast.alias):
-                bound.add((node.asname or node.name).split(".")[0])
-    said = []
-    for name in wanted:
-        if name not in bound:
-            near = difflib.get_close_matches(name, bound, 1, 0.5)
-            hint = f"; there is {near[0]!r}" if near else ""
-            said.append((f"nothing is called {name}{hint}", f"Rename it to {name} and grade again with --force."))
-    return said
-
-
-def _plain(source: str) -> str:
-    """``source`` without IPython's magic and shell lines."""
-    return "\n".join("" if line.lstrip().startswith(("%", "!", "?")) else line for line in source.splitlines())
+        with suppress(*NOT_PYTHON):  # named already, as is what raised
+            doctor.python(cell.source)
+            if not any(output.output_type == "error" for output in cell.outputs):
+                wanted.append(meta["grade_id"])
+    bound = doctor.bound_names(notebook)
+    return [
+        (f"nothing is called {name}{doctor.nearest(name, bound)}", f"Rename it to {name} and grade again with --force.")
+        for name in wanted
+        if name not in bound
+    ]

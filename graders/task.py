@@ -1,5 +1,6 @@
 """Tasks, their checks and known mistakes, and the judging of an operation against them."""
 
+import re
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -10,14 +11,18 @@ from types import FunctionType
 import torch
 from torch import Tensor
 
-from graders.checks import SYMPTOMS, Finding, Look, alike, first_finding
+from graders.checks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, alike, allowed, first_finding
+from graders.engine.source import forbidden
 from graders.observe import fresh, pristine, surroundings
 from graders.operation import Operation, OperationError, local
 from graders.records import Case, Helper, Record
+from graders.wire import WireError
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
 NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends with why the check matters
+# what torch's gradcheck raises, also of numbers that fit nothing
+REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, AttributeError)
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
 
 
@@ -36,6 +41,12 @@ def operators(names: str) -> tuple[str, ...]:
 
 def _schemas(operator: str) -> list:
     return torch._C._jit_get_schemas_for_operator(operator)
+
+
+MASKS = operators(  # torch's own backwards of what is linear in pieces: with the right numbers each is any other
+    "threshold_backward hardtanh_backward leaky_relu_backward elu_backward _prelu_kernel_backward "
+    "rrelu_with_noise_backward"
+)
 
 
 @cache
@@ -221,12 +232,14 @@ class Task:
         call: how the task's text writes the call: ``Square.apply(x)``.
         reference: the right operation, in differentiable torch.
         checks: in the order of the grade cells.
+        forbids: what may not be used, for the checks that forbid anything.
     """
 
     name: str
     call: str
     reference: Callable
     checks: tuple[Check, ...]
+    forbids: Forbids | None = None
     mistakes: list[Mistake] = field(default_factory=list)
     solutions: dict[str, Callable] = field(default_factory=dict)
 
@@ -261,15 +274,25 @@ class Task:
             operation: the student's, wherever it runs.
             seed: of all inputs.
         """
-        check = self.check(name)
+        try:
+            return self._judge(self.check(name), operation, seed)
+        except WireError as error:
+            message = f"What came back from your code was damaged, so nothing can be said of it: {error}."
+            return Verdict(self.name, name, self.check(name).points, 0.0, message)
+
+    def _judge(self, check: Check, operation: Operation, seed: int) -> Verdict:
         finding = self.find(check, operation, seed)
         if finding is None:
             count = len(self._expected(check, seed)[0])
             message = f"Right in {count} case{'s' * (count > 1)}" + (
                 ", and gradcheck agrees." if check.gradcheck else "."
             )
-            return Verdict(self.name, name, check.points, check.points, message)
-        mistake = None if finding.look == "exists" else self._recognise(check, finding.look, operation, seed + FRESH)
+            return Verdict(self.name, check.name, check.points, check.points, message)
+        mistake = (
+            None
+            if finding.look in ("exists", "source")
+            else self._recognise(check, finding.look, operation, seed + FRESH)
+        )
         message = (
             mistake.message
             if mistake
@@ -277,13 +300,28 @@ class Task:
             if finding.look in NUMBERS
             else finding.message
         )
-        return Verdict(self.name, name, check.points, 0.0, message, finding.evidence, mistake.name if mistake else "")
+        return Verdict(
+            self.name, check.name, check.points, 0.0, message, finding.evidence, mistake.name if mistake else ""
+        )
 
     def find(self, check: Check, operation: Operation, seed: int) -> Finding | None:
         """What the check finds wrong first; None: nothing."""
         cases, expected = self._expected(check, seed)
         finding = self._find(check, cases, operation.observe(cases), expected)
-        return finding or self._gradcheck(check, operation, seed)
+        return finding or self._gradcheck(check, operation, seed) or self._source(check, cases, operation.source)
+
+    def _source(self, check: Check, cases: list[Case], source: str | None) -> Finding | None:
+        """What the text of the submission shows of what the check forbids."""
+        if source is None:
+            return None
+        if self.forbids and (allowed in check.looks or any(c.deny for c in cases)):
+            forbids = self.forbids
+        elif any(c.watch for c in cases):
+            forbids = OBSERVED
+        else:
+            return None
+        use = forbidden(source, re.split(r"\W", self.call)[0], forbids)
+        return use and Finding("source", f"{forbids.says} {use.sentence}", use.evidence)
 
     def _draw(self, check: Check, seed: int) -> Draw:
         return Draw(self.reference, seed * 1009 + zlib.crc32(f"{self.name} {check.name}".encode()))
@@ -314,7 +352,10 @@ class Task:
         return finding.look if finding else ""
 
     def _find(self, check: Check, cases: list[Case], yours: list[Record], expected: list[Record]) -> Finding | None:
-        return first_finding(check.looks, self.call, list(zip(cases, yours, expected, strict=True)))
+        finding = first_finding(check.looks, self.call, list(zip(cases, yours, expected, strict=True)))
+        if finding and self.forbids and (operator := finding.evidence.get("ran")):
+            return replace(finding, message=f"{self.forbids.says} Yours runs {operator}.")
+        return finding
 
     def _gradcheck(self, check: Check, operation: Operation, seed: int) -> Finding | None:
         if check.gradcheck is None:
@@ -325,10 +366,11 @@ class Task:
                 self._run_gradcheck(check, operation, seed)
         except OperationError as error:
             return Finding("gradcheck", f"Under {name} your code raised {error}")
-        except (RuntimeError, ValueError) as error:
-            return Finding(
-                "gradcheck", f"torch.autograd.{name} refuses: {str(error).strip().splitlines()[0].rstrip(',')}"
-            )
+        except WireError:
+            raise
+        except REFUSALS as error:
+            first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(",")
+            return Finding("gradcheck", f"torch.autograd.{name} refuses: {first}")
         return None
 
     @cache  # noqa: B019

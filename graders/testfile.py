@@ -10,7 +10,7 @@ import sys
 import tempfile
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from graders.task import Verdict
 
 LIMIT = 10.0  # seconds for one run of the file
 TOTAL = 22.0  # for all runs: a grade cell has 30
+Ask = Callable[[dict], list[dict]]
 COMPARISONS = {"allclose", "equal", "isclose", "isfinite", "isnan", "all", "any"}  # say nothing unless asserted
 ASSERTIONS = {"gradcheck", "gradgradcheck", "assert_close", "assert_allclose", "raises", "fail"}
 
@@ -29,7 +30,7 @@ ASSERTIONS = {"gradcheck", "gradgradcheck", "assert_close", "assert_allclose", "
 def cell_source(first_line: str) -> str | None:
     """The text below `first_line` in the last cell run that begins with it, from this kernel's own history.
 
-    What lies on disk under that name may be anybody's. An engine that holds the notebook puts its own in this place.
+    What lies on disk under that name may be anybody's. The engine, which holds the notebook, does not need this.
     """
     shell = get_ipython()
     for cell in reversed(shell.history_manager.input_hist_raw if shell else []):
@@ -40,7 +41,7 @@ def cell_source(first_line: str) -> str | None:
 
 
 def ask(message: dict) -> list[dict]:
-    """What `testrun` answers, in a fresh process. An engine with a sandbox puts its own in this place."""
+    """What `testrun` answers, in a fresh process. The engine has a kernel in its sandbox for that."""
     one_thread = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # a fork must not meet another thread
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -132,19 +133,20 @@ class FileTask:
         """How the solution cell begins."""
         return f"%%writefile {self.file}"
 
-    def judge(self, name: str, source: str | None, seed: int = 0) -> Verdict:
+    def judge(self, name: str, source: str | None, seed: int = 0, ask: Ask = ask) -> Verdict:
         """Run the file against every class: the share of wrong ones that it fails, or 0 if it fails a right one.
 
         Args:
             name: the check's.
             source: the file's text; None: there is no such cell.
             seed: of the order of the classes, and of torch's random numbers in each run.
+            ask: where the file is run.
         """
         (check,) = (c for c in self.checks if c.name == name)
         if source is None:
             return self._lost(check, f"No cell that begins with {self.first_line} could be found.")
         try:
-            said = self._run(source, seed)
+            said = self._run(source, seed, ask)
         except (subprocess.SubprocessError, ValueError) as error:
             return self._lost(check, f"The file could not be run: {type(error).__name__}.")
         if trouble := self._trouble(source, said):
@@ -169,7 +171,7 @@ class FileTask:
     def _lost(self, check: FileCheck, message: str, evidence: dict[str, str] | None = None) -> Verdict:
         return Verdict(self.name, check.name, check.points, 0.0, message, evidence or {})
 
-    def _run(self, source: str, seed: int) -> dict[str, dict]:
+    def _run(self, source: str, seed: int, ask: Ask) -> dict[str, dict]:
         """What the file says of each class, by its name. Those after one that ran out of time are missing."""
         texts = {**self.right, **{n: w.source for n, w in self.wrong.items()}}
         names = random.Random(seed).sample(sorted(texts), len(texts))

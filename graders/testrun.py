@@ -81,10 +81,12 @@ def _watch(limit: float, *args: object) -> dict:
 def _child(mouth: connection.Connection, file: str, name: str, offer: str, source: str, seed: int) -> None:
     """Run the file's tests in their order until one fails; tell which one runs, and how it ends."""
     os.setsid()
-    null = open(os.devnull, "r+")  # noqa: SIM115 (as long as the process lives)
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(null.fileno(), descriptor)
-    sys.stdin = sys.stdout = sys.stderr = null
+        os.dup2(null, descriptor)
+    for low, high in ((3, mouth.fileno()), (mouth.fileno() + 1, 1 << 16)):  # whoever started us talks to others there
+        os.closerange(low, high)
+    sys.stdin = sys.stdout = sys.stderr = open(0, "r+", closefd=False)  # noqa: SIM115 (as long as the process lives)
 
     def tell(status: str, **more: object) -> None:
         mouth.send_bytes(json.dumps({"status": status, "test": test[:MAX_TEXT], **more}).encode())

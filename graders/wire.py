@@ -17,7 +17,10 @@ DTYPES = {str(d).removeprefix("torch."): d for d in (torch.float16, torch.bfloat
 DTYPES |= {str(d).removeprefix("torch."): d for d in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)}
 DTYPES |= {"int64": torch.int64, "complex64": torch.complex64, "complex128": torch.complex128}
 TYPES = {t.__name__: t for t in (Case, Failure, Helper, Record)}
-MAX_BYTES = 64 << 20
+MAX_BYTES = 16 << 20  # of a message; those of the course are below 200 kB
+MAX_HEADER = 1 << 20  # of its JSON, which takes 20 times as much when it is read
+MAX_DEPTH = 32
+MAX_DIM = 64  # as in torch
 
 
 class WireError(ValueError):
@@ -81,44 +84,81 @@ def encode(value: object) -> bytes:
 def decode(data: bytes) -> object:
     """The tree that `encode` was given.
 
+    Whoever sent it, this costs no more than a few times `MAX_BYTES` of memory and a fraction of a second. What types
+    the fields of a record have, it does not look at: see `answered`.
+
     Raises:
         WireError: a damaged or forged message.
     """
     if len(data) < 8 or len(data) > MAX_BYTES:
         raise WireError(f"a message of {len(data)} bytes")
-    end = 8 + struct.unpack(">Q", data[:8])[0]
-    position = end
+    size = struct.unpack(">Q", data[:8])[0]
+    if size > min(len(data) - 8, MAX_HEADER):
+        raise WireError("a header that is cut off or too long")
+    position = 8 + size
+    reach = 0  # the bytes of all tensors, if each were written out
 
-    def tensor(v: dict) -> torch.Tensor:
-        nonlocal position
-        dtype, shape, stride = DTYPES[v["tensor"]], v["shape"], v["stride"]
-        if not all(isinstance(n, int) and n >= 0 for n in [*shape, *stride]) or math.prod(shape) > MAX_BYTES:
+    def tensor(name: str, shape: list[int], stride: list[int]) -> torch.Tensor:
+        nonlocal position, reach
+        dtype = DTYPES[name]
+        if type(shape) is not list or type(stride) is not list or not len(shape) == len(stride) <= MAX_DIM:
+            raise WireError("a tensor of no possible shape")
+        if not all(type(n) is int and 0 <= n <= MAX_BYTES for n in [*shape, *stride]):
             raise WireError("a tensor of no possible size")
+        reach += math.prod(shape) * dtype.itemsize
+        if reach > MAX_BYTES:
+            raise WireError("more numbers than a message may hold")
         size = span(shape, stride) * dtype.itemsize
         if position + size > len(data):
             raise WireError("a tensor that is cut off")
         raw = bytearray(data[position : position + size])
         position += size
+        if dtype is torch.bool:
+            raw = raw.translate(bytes([0] + [1] * 255))
         elements = torch.frombuffer(raw, dtype=dtype) if size else torch.empty(0, dtype=dtype)
         return laid_out(elements.clone(), shape, stride)
 
-    def tree(v: object) -> object:
+    def tree(v: object, depth: int = 0) -> object:
+        if depth > MAX_DEPTH:
+            raise WireError("too many layers")
         if isinstance(v, list):
-            return [tree(x) for x in v]
+            return [tree(x, depth + 1) for x in v]
+        if isinstance(v, str) and not v.isascii():
+            v.encode()  # half a character cannot be printed
         if not isinstance(v, dict):
             return v
-        if "tensor" in v:
-            return tensor(v)
-        if "tuple" in v:
-            return tuple(tree(x) for x in v["tuple"])
-        if "dict" in v:
-            return {k: tree(x) for k, x in v["dict"].items()}
-        return TYPES[v["is"]](**{k: tree(x) for k, x in v["of"].items()})
+        form = tuple(v)
+        if form == ("tensor", "shape", "stride"):
+            return tensor(*v.values())
+        if form == ("tuple",) and isinstance(v["tuple"], list):
+            return tuple(tree(x, depth + 1) for x in v["tuple"])
+        if form == ("dict",):
+            return {tree(k): tree(x, depth + 1) for k, x in v["dict"].items()}
+        if form != ("is", "of"):
+            raise WireError("a thing of no known form")
+        kind = TYPES[v["is"]]
+        if [*v["of"]] != [f.name for f in dataclasses.fields(kind)]:
+            raise WireError(f"a {kind.__name__} with other fields")
+        return kind(**{k: tree(x, depth + 1) for k, x in v["of"].items()})
 
     try:
-        value = tree(json.loads(data[8:end]))
-    except (ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
-        raise WireError(f"a message that does not add up: {error}") from None
+        header = data[8 : 8 + size].decode()
+        value = tree(json.loads(header, object_pairs_hook=_each_once))
+    except WireError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, MemoryError) as error:
+        raise WireError(f"a message that does not add up: {_short(error)}") from None
     if position != len(data):
         raise WireError("a message with something left over")
     return value
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise WireError("a name that comes twice")
+    return found
+
+
+def _short(error: Exception) -> str:
+    return str(error)[:100].encode("ascii", "backslashreplace").decode()

@@ -4,20 +4,25 @@
 
 In it are the chapters, the pages they link to, the exercises, the requirements and a README. Every file passes a gate
 first: no answer, hidden test, marker or grader, no instructor's command, no link that leads nowhere, nothing that is
-not on the list. Where the gate closes, the old folder and zip stay.
+not on the list. Where the gate closes, the old folder and zip stay. ``doctor.py`` is in it, by which a student sees
+before handing in whether a notebook would be graded, and ``doctor.json``, the released cells that it compares with.
 """
 
+import json
 import re
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from nbformat import NotebookNode
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
 
+from graders import doctor
 from tools.notebooks import ROOT, NotebookError, read
 from tools.release import GRADERS, MARKERS, gate, replace
 
@@ -25,6 +30,9 @@ NAME = "custom-gradients"
 PAGES = ["setup", "glossary", "errata", "bibliography"]
 INSTRUCTORS = re.compile(
     r"\b(gradebook|autograded?|generate_assignment|generate_feedback)\b|\b(solutions|sample|submitted)/"
+)
+PARTS = re.compile(
+    r"book/\w+\.(ipynb|md)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)"
 )
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 DIRECTIVE = re.compile(r"^```\{bibliography\}\n.*?^```\n", re.DOTALL | re.MULTILINE)
@@ -43,6 +51,8 @@ Windows, a smaller download, how to see that it works.
 | Chapter | Exercises |
 |---|---|
 {rows}
+
+Before you hand in, `python doctor.py exercises` says whether your notebooks would be graded, and repairs what it can.
 
 Words are explained in the [glossary](book/glossary.md), what tutorials get wrong in the [errata](book/errata.md), and
 works cited are in the [bibliography](book/bibliography.md).
@@ -71,8 +81,19 @@ def collect(root: Path) -> dict[str, bytes]:
         title = read(chapter).cells[0].source.splitlines()[0].removeprefix("# ")
         sets = [f"[{name}]({name})" for name in files if name.startswith(f"exercises/{chapter.stem}/")]
         rows.append(f"| [{title}](book/{chapter.name}) | {', '.join(sets)} |")
+    files["doctor.py"] = Path(doctor.__file__).read_bytes()
+    files["doctor.json"] = _released_cells(root)
     files["README.md"] = README.format(rows="\n".join(rows)).encode()
     return files
+
+
+def _released_cells(root: Path) -> bytes:
+    """The released cells of all sets, by notebook: what ``doctor.py`` holds a student's notebook against."""
+    sets = {}
+    for path in sorted(root.glob("exercises/*/*.ipynb")):
+        with suppress(NotebookError):  # the gate says so
+            sets[path.stem] = [asdict(cell) for cell in doctor.released(read(path)).values()]
+    return (json.dumps(sets, indent=0, ensure_ascii=False) + "\n").encode()
 
 
 def _plain_bibliography(root: Path) -> str:
@@ -89,7 +110,8 @@ def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
     """What students must not get, one line each, by file."""
     for name, content in files.items():
         if not re.fullmatch(
-            r"book/\w+\.(ipynb|md)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md", name
+            r"book/\w+\.(ipynb|md)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)",
+            name,
         ):
             yield f"{name}: not a file that students get"
             continue
@@ -112,10 +134,10 @@ def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
             outputs = [str(output) for cell in notebook.cells for output in cell.get("outputs", [])]
             pages[", outputs"] = "\n".join(outputs)
         for place, page in pages.items():
-            for pattern in (MARKERS, INSTRUCTORS) + (() if name == "constraints.txt" else (GRADERS,)):
+            for pattern in (MARKERS, INSTRUCTORS) + (() if name in ("constraints.txt", "doctor.py") else (GRADERS,)):
                 if match := pattern.search(page):
                     yield f"{name}{place}: {match.group()!r}"
-            if place not in code and not name.endswith(".txt"):  # runs[name](norm) is no link
+            if place not in code and name.endswith((".ipynb", ".md")):  # runs[name](norm) is no link
                 for target in LINK.findall(page):
                     if not re.match(r"[a-z]+:", target) and _resolve(name, target) not in files:
                         yield f"{name}{place}: links to {target}, which students do not get"

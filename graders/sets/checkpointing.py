@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from graders import checks as look
 from graders.records import Case, Helper, Record
-from graders.task import DOUBLE, DTYPES, SINGLE, Check, Draw, Task
+from graders.task import DOUBLE, DTYPES, MASKS, SINGLE, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
@@ -720,7 +720,7 @@ fused = Task(
             "the caller's tensors stay untouched; backward is yours; nothing changes unnoticed",
             "Tensors that your Function did not make belong to others.",
             lambda d: [
-                d.case("a matrix", *_layer(d, 2, 3), watch=ALL, deny=("aten::threshold_backward",)),
+                d.case("a matrix", *_layer(d, 2, 3), watch=ALL, deny=MASKS),
                 d.case("a float32 vector", *_layer(d, 3, dtype=SINGLE), watch=("state",)),
                 d.case("a batch of batches", *_layer(d, 2, 2, 3), watch=("state", "overwrite")),
             ],
@@ -740,6 +740,7 @@ fused = Task(
             (*FIRST, look.value, look.keeps_at_most(0)),
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -1236,6 +1237,9 @@ class saves_pre_activation(Function):
 
 RANDOM_STATE = 8192  # bytes that a checkpoint may keep beside the arguments: the state of the random stream is 5056
 TORCH_S_OWN = ("torch.utils.checkpoint._get_autocast_kwargs",)  # which every checkpoint of torch's calls
+FORBIDS = look.Forbids(
+    "checkpoint is to be written: torch.utils.checkpoint is forbidden.", paths=("torch.utils.checkpoint",)
+)
 
 
 def _ran(
@@ -1448,6 +1452,7 @@ checkpoint = Task(
             (*CHECKPOINT, manners, look.gradient, look.stateless, look.guarded, LESS),
         ),
     ),
+    forbids=FORBIDS,
 )
 
 

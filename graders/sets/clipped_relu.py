@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from graders import checks as look
 from graders.records import Case, Record
-from graders.task import DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task
+from graders.task import DOUBLE, DTYPES, HALF, MASKS, SINGLE, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
@@ -34,7 +34,7 @@ FLOAT32_IN_PLACE = (
 )
 INFINITY = float("inf")
 NAN = float("nan")
-DENIED = ("aten::hardtanh_backward", "aten::threshold_backward")  # torch's own backwards
+DENIED = MASKS  # torch's own backwards
 GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps things
 
 FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
@@ -127,6 +127,7 @@ mul = Task(
             order=2,
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -561,6 +562,7 @@ clipped = Task(
     "ClippedReLU.apply(x, clip)",
     _clipped_relu,
     _bounded_checks({"value": 1, "gradient": 2, "clips": 1, "second_order": 1, "contract": 1}, 0, "clip"),
+    forbids=look.GRADIENT,
 )
 
 
@@ -1162,7 +1164,7 @@ def _pact(x: Tensor, alpha: Tensor) -> Tensor:
 
 
 PACT_POINTS = dict.fromkeys(["value", "gradient", "shapes", "subsets", "second_order", "contract"], 1)
-pact = Task("PACT", "PACT.apply(x, alpha)", _pact, _learnable_checks(PACT_POINTS, 0))
+pact = Task("PACT", "PACT.apply(x, alpha)", _pact, _learnable_checks(PACT_POINTS, 0), forbids=look.GRADIENT)
 
 
 @pact.solution

@@ -32,6 +32,15 @@ DENIED = operators(
     "_efficient_attention_forward _flash_attention_backward _efficient_attention_backward"
 )
 
+FORBIDS = look.Forbids(
+    "Attention is to be written tile by tile in torch: without scaled_dot_product_attention, torch's other attentions (as in "
+    "torch.nn.attention) and other libraries, and without torch.autograd or torch.func in backward.",
+    names=f"{ATTENTION} multi_head_attention_forward MultiheadAttention flex_attention Transformer TransformerEncoderLayer",
+    paths=("torch.nn.attention",),
+    foreign=True,
+    backward=True,
+)
+
 FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
 FIRST = (*look.FIRST[:-1], look.precise, look.gradient)
 BOTH = (*FORWARD[:5], look.function, look.precise, look.value, look.gradient)
@@ -84,7 +93,7 @@ def no_matrix(call: str, case: Case, yours: Record, expected: Record) -> Finding
     if "trace" not in case.watch:
         return None
     scores = case.args[0][..., 0].numel() * case.args[1].shape[-2]
-    if case.upstream is None and yours.largest[0] >= scores:
+    if case.upstream is None and yours.largest[:1] >= (scores,):
         text = "You make the scores of all queries with all keys at once. The task is to go through the keys in tiles."
         return Finding("largest", text, {"case": describe(call, case), "yours": f"{yours.largest[0]} elements"})
     if yours.kept_bytes >= 4 * scores:
@@ -302,6 +311,7 @@ tiled = Task(
             (*FORWARD[:4], look.allowed, look.untouched, *FORWARD[4:], largest, peak),
         ),
     ),
+    forbids=FORBIDS,
 )
 
 
@@ -457,6 +467,7 @@ flash = Task(
             CONTRACT,
         ),
     ),
+    forbids=FORBIDS,
 )
 
 

@@ -43,6 +43,13 @@ SECOND = (*FIRST, look.second_order)
 # --- Legendre ---------------------------------------------------------------------------------------------------------
 
 DENIED = ("aten::special_legendre_polynomial_p",)
+FORBIDS = look.Forbids(
+    "P_n is to be made by Bonnet's recurrence: torch.special, scipy and numpy.polynomial are forbidden, and so are "
+    "torch.autograd and torch.func in backward.",
+    names="special_legendre_polynomial_p legendre_polynomial_p",
+    paths=("torch.special", "scipy", "numpy.polynomial"),
+    backward=True,
+)
 ENDS = torch.tensor([-1.0, 1.0], dtype=DOUBLE)
 NEAR = torch.tensor([1e-13, 1e-11, 1e-9], dtype=DOUBLE)  # so far from an end
 
@@ -166,6 +173,7 @@ legendre = Task(
             look.CONTRACT,
         ),
     ),
+    forbids=FORBIDS,
 )
 
 
@@ -1123,6 +1131,11 @@ LIBRARY = (
     *(f"torch.autograd.functional.{name}" for name in ("hvp", "vhp", "hessian", "jacobian")),
     "torch.func.hessian",
 )
+NO_LIBRARY = look.Forbids(
+    "H v is to be made by two backward passes of yours: hvp, vhp, hessian and jacobian of torch.autograd.functional, and "
+    "torch.func.hessian, are forbidden.",
+    paths=(*LIBRARY, "functorch.hessian"),
+)
 
 
 def leaves_gradients(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -1233,6 +1246,7 @@ hvp = Task(
             (*LOOKS, look.counts(backward_passes=6)),
         ),
     ),
+    forbids=NO_LIBRARY,
 )
 
 

@@ -146,6 +146,7 @@ linear = Task(
             CONTRACT,
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -699,6 +700,7 @@ multiply = Task(
             CONTRACT,
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -1267,6 +1269,7 @@ swish = Task(
             CONTRACT,
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -1784,6 +1787,7 @@ swiglu = Task(
             CONTRACT,
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -2260,6 +2264,7 @@ divide = Task(
     "BroadcastDiv.apply(a, b)",
     lambda a, b: a / b,
     _sibling_checks(_quotients, lambda d: _pair(d, (3, 1), (2,))),
+    forbids=look.GRADIENT,
 )
 
 
@@ -2317,6 +2322,7 @@ mean = Task(
     "Mean.apply(x, dim=None, keepdim=False)",
     lambda x, dim=None, keepdim=False: x.mean(dim, keepdim),
     _sibling_checks(_reduced, lambda d: (_wide(d)(2, 3), 1, False)),
+    forbids=look.GRADIENT,
 )
 
 
@@ -2355,6 +2361,7 @@ amax = Task(
     "Amax.apply(x, dim=None, keepdim=False)",
     lambda x, dim=None, keepdim=False: x.amax(() if dim is None else dim, keepdim),
     _sibling_checks(_reduced, lambda d: (torch.arange(6, dtype=DOUBLE).reshape(2, 3) * d.between(1, 2), 1, False)),
+    forbids=look.GRADIENT,
 )
 
 
@@ -2402,6 +2409,7 @@ softplus = Task(
     "Softplus.apply(x, beta)",
     lambda x, beta: F.softplus(beta * x) / beta,
     _sibling_checks(_rounded, lambda d: _gated(d, (2, 3), (3,))),
+    forbids=look.GRADIENT,
 )
 
 

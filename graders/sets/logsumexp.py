@@ -69,7 +69,23 @@ CONTRACT = (*FIRST[:4], look.untouched, *FIRST[4:], look.stateless, look.guarded
 # Every operator of torch that adds exponentials, or divides by their sum
 SUMS = operators(
     "logsumexp logaddexp logaddexp2 logcumsumexp _logcumsumexp _softmax _log_softmax _safe_softmax _masked_softmax "
-    "_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward nll_loss_forward nll_loss2d_forward"
+    "_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward nll_loss_forward nll_loss2d_forward "
+    "_sparse_softmax _sparse_log_softmax _ctc_loss _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention _scaled_dot_product_attention_math "
+    "softplus log_sigmoid_forward soft_margin_loss binary_cross_entropy_with_logits"  # a + softplus(b - a): a logaddexp
+)
+
+FORBIDS = look.Forbids(
+    "A logarithm of a sum of exponentials is to be made from exp, a sum and log in torch: without logsumexp, logaddexp, softmax, "
+    "softplus, their relatives and other libraries, and without torch.autograd or torch.func in backward.",
+    names="""
+        logsumexp logaddexp logaddexp2 logcumsumexp softmax softmin log_softmax gumbel_softmax cross_entropy nll_loss
+        Softmax Softmin LogSoftmax Softmax2d CrossEntropyLoss NLLLoss AdaptiveLogSoftmaxWithLoss scaled_dot_product_attention
+        softplus logsigmoid log_sigmoid Softplus LogSigmoid soft_margin_loss SoftMarginLoss multilabel_soft_margin_loss
+        MultiLabelSoftMarginLoss binary_cross_entropy_with_logits BCEWithLogitsLoss
+    """,
+    foreign=True,
+    backward=True,
 )
 
 
@@ -278,6 +294,7 @@ logsumexp = Task(
             CONTRACT,
         ),
     ),
+    forbids=FORBIDS,
 )
 
 
@@ -961,6 +978,7 @@ online = Task(
             (*FORWARD[:3], streamed, *FORWARD[3:]),
         ),
     ),
+    forbids=FORBIDS,
 )
 
 
@@ -1180,6 +1198,15 @@ def calls_logaddexp(chunks):
 
 
 @online.mistake(
+    "value",
+    "You merge by softplus: a + softplus(b - a) is the logaddexp of a and b, which torch has ready. Carry a maximum and a sum of "
+    "exponentials, and take one logarithm at the end.",
+)
+def merges_by_softplus(chunks):
+    return reduce(lambda a, b: a + F.softplus(b - a), (_result(*_state(chunk)) for chunk in chunks))
+
+
+@online.mistake(
     "extremes",
     "Your maximum is that of the current chunk, not the largest so far. Where a chunk is far below an earlier one, the sum so far "
     "is multiplied by the exp of a large number, which overflows: take the larger of the two maxima.",
@@ -1347,6 +1374,17 @@ LOSSES = (
     "torch.nn.functional.kl_div",
 )
 
+NO_LOSS = look.Forbids(
+    "The loss is to be written in torch: softmax, log_softmax and logsumexp are allowed, a loss of torch's "
+    "is not, other libraries are not, and in backward no torch.autograd or torch.func.",
+    names="""
+        cross_entropy nll_loss nll_loss_nd nll_loss2d cross_entropy_loss kl_div binary_cross_entropy multi_margin_loss
+        binary_cross_entropy_with_logits CrossEntropyLoss NLLLoss NLLLoss2d KLDivLoss BCELoss BCEWithLogitsLoss MultiMarginLoss
+    """,
+    foreign=True,
+    backward=True,
+)
+
 
 def _batch(
     d: Draw, n: int, classes: int, dtype: torch.dtype = DOUBLE, around: float = 0.0, last: int = 0
@@ -1474,6 +1512,7 @@ cross_entropy = Task(
             CONTRACT,
         ),
     ),
+    forbids=NO_LOSS,
 )
 TARGET = torch.tensor([0, 2, 1, 1])
 

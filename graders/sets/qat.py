@@ -61,6 +61,13 @@ DENIED = operators(
     "fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask "
     "_fake_quantize_learnable_per_channel_affine quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel"
 )
+FORBIDS = look.Forbids(
+    "The quantiser is to be built from plain tensor operations: no fake_quantize or quantize function of torch's, "
+    "nothing from torch.ao or torch.quantization, and no torch.autograd or torch.func in backward.",
+    names=" ".join({name.removeprefix("aten::").strip("_") for name in DENIED} | {"FakeQuantize", "FakeQuantizeBase"}),
+    paths=("torch.ao", "torch.quantization"),
+    backward=True,
+)
 GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps things
 
 
@@ -292,6 +299,7 @@ fake = Task(
             _mannerly(BOTH),
         ),
     ),
+    forbids=FORBIDS,
 )
 
 
@@ -865,6 +873,7 @@ channel = Task(
             _mannerly(BOTH),
         ),
     ),
+    forbids=FORBIDS,
 )
 
 
@@ -1547,6 +1556,7 @@ lsq = Task(
             _mannerly(BOTH),
         ),
     ),
+    forbids=FORBIDS,
 )
 
 

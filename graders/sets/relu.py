@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from graders import checks as look
 from graders.records import Case
-from graders.task import DOUBLE, DTYPES, Check, Draw, Task
+from graders.task import DOUBLE, DTYPES, MASKS, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
@@ -24,7 +24,7 @@ from graders.wording import (
 )
 
 INFINITY = float("inf")
-DENIED = ("aten::leaky_relu_backward", "aten::threshold_backward", "aten::tanh_backward")  # torch's own backwards
+DENIED = (*MASKS, "aten::tanh_backward")  # torch's own backwards
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
 
 FORWARD = (*look.FORWARD[:-1], look.precise, look.value)
@@ -90,6 +90,7 @@ square = Task(
             look.CONTRACT,
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -437,6 +438,7 @@ leaky = Task(
         ),
         *(c for c in _kinked_checks({"second_order": 1, "contract": 1}, 0.1) if c.points),
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -814,6 +816,7 @@ relu = Task(
     "ReLU.apply(x)",
     torch.relu,
     _kinked_checks(dict.fromkeys(["value", "gradient", "infinite", "second_order", "contract"], 1)),
+    forbids=look.GRADIENT,
 )
 
 
@@ -946,6 +949,7 @@ tanh = Task(
             look.CONTRACT,
         ),
     ),
+    forbids=look.GRADIENT,
 )
 
 

@@ -42,10 +42,30 @@ _NAMES = """
     sin cos tan sinh cosh asin acos atan atan2 asinh acosh atanh sinc special_sinc hypot angle polar
     erf erfc erfinv special_erfcx special_ndtr special_log_ndtr special_ndtri lgamma digamma polygamma mvlgamma
     special_i0e special_i1 special_i1e i0 linalg_matrix_exp matrix_exp
+    _foreach_sigmoid _foreach_tanh _foreach_log _foreach_log2 _foreach_log10 _foreach_log1p _foreach_lgamma
+    _foreach_sin _foreach_cos _foreach_tan _foreach_asin _foreach_acos _foreach_atan _foreach_sinh _foreach_cosh
+    _foreach_erf _foreach_erfc _foreach_pow.List _foreach_pow.ScalarAndTensor ldexp logspace _standard_gamma_grad
+    special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
+    special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_bessel_j0 special_bessel_j1
+    special_bessel_y0 special_bessel_y1 special_spherical_bessel_j0 special_airy_ai special_zeta
     _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu
     _scaled_dot_product_efficient_attention _scaled_dot_product_attention_math _thnn_fused_lstm_cell _thnn_fused_gru_cell
 """
-DENIED = (*operators(_NAMES), "aten::pow_.Tensor")
+DENIED = (*operators(_NAMES), "aten::pow_.Tensor", "aten::_foreach_pow_.List")
+FORBIDS = look.Forbids(
+    "Sigmoid is asked for from exp or expm1 alone, in backward too: no built-in sigmoid, no other transcendental function, no other "
+    "library, no math or powers of Python's own numbers, and in backward no torch.autograd or torch.func.",
+    names="""
+        sigmoid sigmoid_ expit logsigmoid logit softplus silu mish gelu glu elu celu selu tanh tanh_ softmax softmin log_softmax
+        logsumexp logaddexp logaddexp2 logcumsumexp Sigmoid LogSigmoid Softplus SiLU Mish GELU GLU ELU CELU SELU Tanh Softmax
+        exp2 log log2 log10 log1p xlogy xlog1py entr float_power sin cos tan sinh cosh asin acos atan atan2 asinh acosh atanh
+        arcsin arccos arctan arctan2 arcsinh arccosh arctanh sinc hypot erf erfc erfcx erfinv ndtr log_ndtr ndtri
+        lgamma gammaln digamma polygamma i0 i0e i1 i1e matrix_exp scaled_dot_product_attention binary_cross_entropy_with_logits
+    """,
+    foreign=True,
+    numbers=True,
+    backward=True,
+)
 
 EDGES = {  # around where exp of x, and its square, overflow
     HALF: [-1000.0, -17.0, -11.5, -6.0, 0.0, 6.0, 11.5, 17.0, 1000.0],
@@ -154,6 +174,7 @@ sigmoid = Task(
             (*FORWARD, *FIRST, look.allowed),
         ),
     ),
+    forbids=FORBIDS,
 )
 
 
@@ -731,6 +752,7 @@ cube = Task(
             look.CONTRACT,
         ),
     ),
+    forbids=look.GRADIENT,
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from graders import checks as look
 from graders.records import Case, Record
-from graders.task import DOUBLE, DTYPES, HALF, Check, Draw, Task
+from graders.task import DOUBLE, DTYPES, HALF, MASKS, Check, Draw, Task
 from graders.wording import (
     CUT_OFF,
     FLOAT32,
@@ -28,7 +28,7 @@ NARROWED = (
     "the dtype of x."
 )
 INFINITY = float("inf")
-DENIED = ("aten::hardtanh_backward", "aten::threshold_backward")  # torch's own backwards
+DENIED = MASKS  # torch's own backwards
 GLOBAL: dict[str, object] = {}  # where the mistake `kept_outside_ctx` keeps things
 WATCHED = "the caller's tensors stay untouched; changing one before backward spoils no gradient"
 MANNERS = "Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too."
@@ -156,6 +156,7 @@ binarize = Task(
         "-1",
         "clamp(x, -1, 1)",
     ),
+    forbids=look.GRADIENT,
 )
 
 
@@ -665,6 +666,7 @@ reversal = Task(
         "alpha",
         "-alpha times the upstream gradient",
     ),
+    forbids=look.GRADIENT,
 )
 
 

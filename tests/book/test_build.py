@@ -30,6 +30,7 @@ TERMS = {  # what a reader would look for on each page
     "book/10_flash_attention": "tiled",
     "book/errata": "torch",
     "book/instructors": "gradebook",
+    "book/trust": "sandbox",
     "book/glossary": "subgradient",
     "book/bibliography": "higham",
 }

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode, _len_torch_function_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack
 
 from graders import checks as look
-from graders.grade import grade
+from graders.gradecell import grade
 from graders.observe import _settings, observe
 from graders.operation import Operation, OperationError, local
 from graders.records import SETTINGS, Case, Failure, Helper, Record

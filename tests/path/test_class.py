@@ -146,12 +146,12 @@ def test_nothing_else_on_stderr(course):
 def test_exit_code_and_summary(course):
     assert course.first.returncode == 1
     assert "12 of 15 submissions graded" in course.first.stdout.splitlines()[-1]
-    assert "15 of 15, wrong" in course.first.stdout
+    assert "15 of 15, " in course.first.stdout
 
 
 def test_running_again_grades_nothing_and_says_the_same(course, here):
     code, out, err = here(course.root, "grade", "01_tiny", "--timeout", "4")
-    assert (code, err) == (1, course.first.stderr)
+    assert (code, sorted(err.splitlines())) == (1, sorted(course.first.stderr.splitlines()))  # who is done first
     assert "12 of them before" in out
 
 

@@ -31,7 +31,7 @@ def make(root):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("small"))
-    assert "9 files" in students.students(root)
+    assert "11 files" in students.students(root)
     return root
 
 
@@ -52,7 +52,7 @@ def test_the_course_itself_passes_the_gate():
 def test_inside_are_chapters_pages_exercises_and_requirements(unpacked):
     files = release.files(unpacked)
     chapters = {path.stem for path in ROOT.glob("book/[0-9][0-9]_*.ipynb")}
-    assert {"README.md", "requirements.txt", "constraints.txt"} <= files.keys()
+    assert {"README.md", "requirements.txt", "constraints.txt", "doctor.py", "doctor.json"} <= files.keys()
     assert {f"book/{page}.md" for page in students.PAGES} <= files.keys()
     assert {f"book/{chapter}.ipynb" for chapter in chapters} <= files.keys()
     assert {name.split("/")[1] for name in files if name.startswith("exercises/")} == chapters

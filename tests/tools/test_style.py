@@ -42,7 +42,7 @@ def pins(name):
         line = line.partition("#")[0].strip()
         if not line or line.startswith(("-r ", "-c ")):
             continue
-        match = re.fullmatch(r"([\w.-]+)==([\w.]+)( ; .+)?", line)
+        match = re.fullmatch(r"([\w.-]+)(?:\[\w+\])?==([\w.]+)( ; .+)?", line)
         assert match, f"{name}: {line!r} is not a pin"
         found[re.sub(r"[-_.]+", "-", match[1]).lower()] = match[2]
     return found

@@ -1,4 +1,4 @@
-"""What a grade cell calls."""
+"""What a grade cell calls: in the student's kernel under stock nbgrader, in the grader's process under the engine."""
 
 import io
 import os
@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 from graders import testfile
+from graders.engine import proxy
+from graders.engine.proxy import DESK
 from graders.observe import pristine
 from graders.operation import Operation, Responder
 from graders.sets import load
@@ -47,12 +49,14 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Call
     Returns:
         A plain float from 0 to the check's points: the cell's last line, which nbgrader reads as its score.
     """
-    task = load(set_name)[task_name]
-    seed = int(os.environ.get("GRADERS_SEED", "0"))
+    task, desk = load(set_name)[task_name], DESK.get()
+    seed = desk.seed if desk else int(os.environ.get("GRADERS_SEED", "0"))
     with silence(), pristine():
-        if isinstance(task, testfile.FileTask):
-            verdict = task.judge(check_name, testfile.cell_source(task.first_line), seed)
+        if not isinstance(task, testfile.FileTask):
+            verdict = task.judge(check_name, proxy.operation(get()) if desk else Operation(Responder(get)), seed)
+        elif desk:
+            verdict = task.judge(check_name, desk.cell_source(task.first_line), seed, desk.run_file)
         else:
-            verdict = task.judge(check_name, Operation(Responder(get)), seed)
+            verdict = task.judge(check_name, testfile.cell_source(task.first_line), seed)
     print(verdict)
     return float(verdict.earned)

@@ -1,0 +1,173 @@
+"""Walls around a kernel that are put up after the fork: namespaces, mounts, limits, no way back. Linux only.
+
+Runs on the kernel's side, before student code. `sandbox` has already started the warm parent inside bubblewrap; each
+kernel gets namespaces of its own on top, so that kernels do not see each other either.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import signal
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+NEW_NS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
+NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
+CAPABILITY_VERSION_3 = 0x20080522
+JOIN_SESSION_KEYRING = 1
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+TERMINALS = 16
+UID = 1000  # inside
+ROOM = "/room"  # where a kernel works
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A processor's numbers of the system calls that no notebook needs and no namespace holds in.
+
+    Args:
+        arch: what the kernel calls the processor.
+        socket: of which families other than `FAMILIES` are refused: AF_VSOCK leads to the machine's host.
+        keys: add_key, request_key, keyctl: keyrings outlive a process.
+        others: io_uring_setup (sockets past this filter), userfaultfd, bpf, perf_event_open.
+    """
+
+    arch: int
+    socket: int
+    keys: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+CALLS = {
+    "x86_64": Calls(0xC000003E, 41, (248, 249, 250), (425, 323, 321, 298)),
+    "aarch64": Calls(0xC00000B7, 198, (217, 218, 219), (425, 282, 280, 241)),
+}
+FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: each within a namespace
+
+
+class ConfineError(OSError):
+    """A wall could not be put up."""
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(what: str, result: int) -> None:
+    if result < 0:
+        error = ctypes.get_errno()
+        raise ConfineError(error, f"{what}: {os.strerror(error)}")
+
+
+def dumpable(on: bool) -> None:
+    """Whether processes of the same user may look into this one, and it into its own /proc."""
+    _checked("prctl", _libc.prctl(PR_SET_DUMPABLE, int(on), 0, 0, 0))
+
+
+def unshare() -> None:
+    """New namespaces for this process (for pid: for its children), with one user in them."""
+    uid, gid = os.getuid(), os.getgid()
+    _checked("unshare", _libc.unshare(NEW_USER | NEW_PID | NEW_NS | NEW_NET | NEW_IPC | NEW_UTS))
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{UID} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{UID} {gid} 1")
+
+
+def confine(disk: int, tmp: bool = True) -> None:
+    """In the first process of the new namespaces: own mounts, then no capability that could undo them.
+
+    Args:
+        disk: bytes that all files together may take.
+        tmp: whether there is a /tmp.
+    """
+    _mount("none", "/", "", MS_REC | MS_PRIVATE, "")
+    if calls := CALLS.get(platform.machine()):  # a keyring of its own: the grader's session may have one with keys
+        _libc.syscall(calls.keys[-1], JOIN_SESSION_KEYRING, None)
+    with suppress(OSError):  # in this namespace: no new ones, in which it would have capabilities
+        Path("/proc/sys/user/max_user_namespaces").write_text("0")
+    try:
+        _mount(
+            "proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, ""
+        )  # its oom_score_adj is to stay
+    except ConfineError:  # inside a container that hides parts of its own
+        _mount("tmpfs", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=0555")
+    for place, mode in ((ROOM, "0700"), *[("/tmp", "1777")] * tmp, ("/dev/shm", "1777")):
+        _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, f"size={disk},nr_inodes=4096,mode={mode}")
+    with suppress(ConfineError):  # terminals of its own: not those of the kernels beside it
+        _mount(
+            "devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, f"newinstance,ptmxmode=0666,mode=620,max={TERMINALS}"
+        )
+    _mount("tmpfs", "/course", "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=0")
+    _checked("prctl", _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    capability = 0
+    while _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1
+    _libc.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0)  # clear all
+    head = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    _checked("capset", _libc.capset(head, (ctypes.c_uint32 * 6)()))
+    _checked("prctl", _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if calls:
+        _filter(calls)
+
+
+def _filter(calls: Calls) -> None:
+    """Refuse system calls from now on, in all that is started too (where the kernel can: it is one wall more)."""
+    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06  # of a word, ...: the filter is a small program
+    allow, refuse, no_family = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.EAFNOSUPPORT
+    refused = (*calls.keys, *calls.others)
+    lines = [(load, 0, 0, 4), (equal, 1, 0, calls.arch), (end, 0, 0, refuse)]  # no other processor's numbers
+    lines += [(load, 0, 0, 0), (at_least, 0, 1, 1 << 30), (end, 0, 0, refuse)]  # nor x32's
+    for number in refused:
+        lines += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    lines += [(equal, 1, 0, calls.socket), (end, 0, 0, allow), (load, 0, 0, 16)]  # its first argument
+    for family in FAMILIES:
+        lines += [(equal, 0, 1, family), (end, 0, 0, allow)]
+    program = b"".join(struct.pack("HBBI", *line) for line in [*lines, (end, 0, 0, no_family)])
+    held = ctypes.create_string_buffer(program)
+    head = ctypes.create_string_buffer(struct.pack("HP", len(program) // 8, ctypes.addressof(held)))
+    _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0)
+
+
+def _mount(source: str, place: str, kind: str, flags: int, data: str) -> None:
+    result = _libc.mount(source.encode(), place.encode(), kind.encode(), flags, data.encode())
+    _checked(f"mount {place}", result)
+
+
+def limit(memory: int, processes: int | None, disk: int, seconds: int) -> None:
+    """Resource limits of this process and all that it starts.
+
+    Args:
+        memory: bytes that each process may map beyond what is mapped now.
+        processes: None: not limited (outside of a user namespace that would count the user's other processes).
+        disk: bytes of all files; one may have a quarter.
+        seconds: of CPU time of one process.
+    """
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: 128,
+        resource.RLIMIT_FSIZE: disk // 4,  # of a file in memory alone too: these times 128 is all of them
+        resource.RLIMIT_CPU: seconds,
+    }
+    if hasattr(resource, "RLIMIT_MSGQUEUE"):
+        wanted |= {resource.RLIMIT_MSGQUEUE: 0, resource.RLIMIT_MEMLOCK: 1 << 16}
+    if processes is not None:
+        wanted[resource.RLIMIT_NPROC] = processes
+    if mapped := _mapped():
+        wanted[resource.RLIMIT_AS] = mapped + memory
+    for what, most in wanted.items():
+        _, hard = resource.getrlimit(what)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+
+
+def _mapped() -> int:
+    """Bytes of address space of this process; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

@@ -1,0 +1,132 @@
+"""A kernel as the grader sees it: something that runs cells and answers questions within a time, or is dead."""
+
+import json
+import signal
+from collections.abc import Callable, Iterable
+from time import monotonic
+from types import TracebackType
+
+from graders.engine import channel as frames
+from graders.engine.channel import ChannelError
+from graders.engine.job import Settings
+from graders.engine.sandbox import Parent
+from graders.wire import WireError, decode, encode
+
+GRACE = 3.0  # seconds for an interrupt to arrive
+
+
+class KernelGone(Exception):
+    """The kernel died, or had to be killed."""
+
+
+class OutOfTime(Exception):
+    """What it was asked for took too long, and was interrupted; the kernel is there for more."""
+
+
+class Stuck(KernelGone):
+    """What it was asked for took too long and could not be interrupted; the kernel was killed."""
+
+
+class Kernel:
+    """A process of its own, forked from a warm parent; close it by ``with``.
+
+    Args:
+        warm: where it comes from.
+        settings: the limits.
+        forbid: what raises in it from the start.
+        file: whether it runs test files in place of cells.
+    """
+
+    def __init__(self, warm: Parent, settings: Settings, forbid: Iterable[str] = (), file: bool = False) -> None:
+        self._warm = warm
+        self._number, self._channel = warm.kernel(settings, forbid, file)
+        self.alive = True
+
+    def __enter__(self) -> "Kernel":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and all that it started."""
+        if self.alive:
+            self.alive = False
+            self._channel.close()
+            self._warm.end(self._number)
+
+    def cell(self, source: str, show: Callable[[object], None], seconds: float) -> None:
+        """Run a cell.
+
+        Args:
+            source: its text.
+            show: called with what it shows, as JSON values that anybody may have written.
+            seconds: how long it may take.
+
+        Raises:
+            OutOfTime, KernelGone: it did not end by itself.
+        """
+        self._exchange(frames.CELL, source.encode("utf-8", "replace"), seconds, show)
+
+    def quiet(self, source: str, seconds: float) -> None:
+        """Run a cell statement by statement and show nothing; raises as `cell`."""
+        self._exchange(frames.QUIET, source.encode("utf-8", "replace"), seconds)
+
+    def ask(self, path: str, message: dict, seconds: float) -> dict:
+        """Ask what an `Operation` asks, of the student's ``path`` ("Square.apply").
+
+        Raises:
+            WireError: the answer is damaged.
+            OutOfTime, KernelGone: there is none.
+        """
+        answer = self._exchange(frames.ASK, encode({"path": path, "message": message}), seconds)
+        value = decode(answer)
+        if not isinstance(value, dict):
+            raise WireError("an answer that is no message")
+        return value
+
+    def test_file(self, message: dict, seconds: float) -> object:
+        """What `graders.testrun.run` says; raises as `ask`."""
+        answer = self._exchange(frames.FILE, json.dumps(message).encode(), seconds)
+        try:
+            said = json.loads(answer)
+            json.dumps(said, ensure_ascii=False).encode()  # half a character cannot be printed
+            return said
+        except (ValueError, RecursionError) as error:
+            raise WireError(str(error)) from None
+
+    def _exchange(self, kind: bytes, data: bytes, seconds: float, show: Callable | None = None) -> bytes:
+        if not self.alive:
+            raise KernelGone("it had died before")
+        end = monotonic() + seconds
+        try:
+            try:
+                self._channel.send(kind, data, end)
+                return self._wait(kind, end, show)
+            except TimeoutError:
+                self._warm.signal(self._number, signal.SIGINT)
+                self._wait(frames.CELL, monotonic() + GRACE, show)  # whatever ends it
+        except TimeoutError:
+            self.close()
+            raise Stuck from None
+        except ChannelError as error:
+            self.close()
+            raise KernelGone(str(error)) from None
+        raise OutOfTime
+
+    def _wait(self, kind: bytes, end: float, show: Callable | None) -> bytes:
+        """The frame that ends what `kind` began."""
+        wanted = (frames.DONE,) if kind == frames.QUIET else (frames.DONE, frames.ANSWER)
+        while True:
+            got, data = self._channel.receive(end)
+            if got in wanted:
+                if got == frames.DONE and kind in (frames.ASK, frames.FILE):
+                    raise ChannelError("no answer")
+                return data
+            if got == frames.SHOWN and show is not None:
+                try:
+                    show(json.loads(data))
+                except (ValueError, RecursionError):
+                    raise ChannelError("what it shows is no JSON") from None
+            if monotonic() > end:
+                raise TimeoutError

@@ -1,0 +1,150 @@
+"""What a cell shows: messages that anybody may have written become a list of outputs that a notebook can hold."""
+
+import json
+import re
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+CUT = "output cut: this cell wrote more than"
+OUTPUT_CUT = "OutputLimit"
+JSON = re.compile(r"application/(.*\+)?json")
+MAX_DEPTH = 50  # of what is shown as JSON; whoever reads the notebook later has less to spare than who wrote it
+LEAST = 100  # characters that a message counts as, so that many short ones end too
+RESULT = 20_000  # a result or an error of more characters is not kept once the rest is cut
+
+
+def error(name: str, text: str) -> NotebookNode:
+    """An error output in one line."""
+    return new_output("error", ename=name, evalue=text, traceback=[f"{name}: {text}"])
+
+
+class Outputs:
+    """The outputs of one cell.
+
+    Args:
+        most: characters that are kept; past them only short results and errors.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.list: list[NotebookNode] = []
+        self._written = 0
+        self._clear = False
+        self._displays: dict[str, list[NotebookNode]] = {}
+
+    def __call__(self, message: object) -> None:
+        """Take one message, as in Jupyter's protocol; what is none is passed over."""
+        content = message.get("content") if isinstance(message, dict) else None
+        kind = message.get("msg_type") if isinstance(content, dict) else None
+        if kind == "clear_output":
+            self._clear = bool(content.get("wait"))
+            if not self._clear:
+                self.list.clear()
+            return
+        if kind not in ("stream", "display_data", "update_display_data", "execute_result", "error"):
+            return
+        if not self._fits(kind, content):
+            return
+        if self._clear:
+            self.list.clear()
+            self._clear = False
+        if kind == "stream":
+            self._stream("stderr" if content.get("name") == "stderr" else "stdout", _text(content.get("text")))
+        elif kind == "error":
+            lines = content.get("traceback")
+            lines = [_text(line) for line in lines] if isinstance(lines, list) else []
+            names = {key: _text(content.get(key)) for key in ("ename", "evalue")}
+            self.list.append(new_output("error", **names, traceback=lines))
+        else:
+            self._display(kind, content)
+
+    def _fits(self, kind: str, content: dict) -> bool:
+        size = max(LEAST, _size(content))
+        if kind == "update_display_data":  # each display of that mark takes it
+            size *= max(1, len(self._displays.get(_mark(content), ())))
+        before, self._written = self._written, self._written + size
+        if self._written <= self.most:
+            return True
+        if before <= self.most:
+            self._stream("stdout", f"\n[{CUT} {self.most:,} characters]\n")
+        if kind not in ("execute_result", "error") or len(self.list) > 1000:
+            return False
+        if size > RESULT:
+            self.list.append(error(OUTPUT_CUT, "the result was too long"))
+            return False
+        return True
+
+    def _stream(self, name: str, text: str) -> None:
+        last = self.list[-1] if self.list else None
+        if last is not None and last.output_type == "stream" and last.name == name:
+            last.text += text
+        else:
+            self.list.append(new_output("stream", name=name, text=text))
+
+    def _display(self, kind: str, content: dict) -> None:
+        data, metadata = _bundle(content.get("data")), _sizes(content.get("metadata"))
+        mark = _mark(content)
+        if kind == "update_display_data":
+            for output in self._displays.get(mark, []):
+                output.data, output.metadata = data, metadata
+            return
+        more = {}
+        if kind == "execute_result":
+            count = content.get("execution_count")
+            more["execution_count"] = count if type(count) is int and 0 <= count < 1 << 31 else None
+        output = new_output(kind, data=data, metadata=metadata, **more)
+        self.list.append(output)
+        if mark:
+            self._displays.setdefault(mark, []).append(output)
+
+
+def _mark(content: dict) -> str:
+    """The name by which a display is updated; "": it has none."""
+    transient = content.get("transient")
+    mark = transient.get("display_id") if isinstance(transient, dict) else None
+    return "" if mark is None else str(mark)
+
+
+def _sizes(metadata: object) -> dict[str, dict[str, int]]:
+    """How large an image is to be shown, by media type. Pages write metadata as it is, so there is nothing else."""
+    found = metadata.items() if isinstance(metadata, dict) else ()
+    kept = {
+        _text(kind): {name: sizes[name] for name in ("width", "height") if type(sizes.get(name)) is int}
+        for kind, sizes in found
+        if isinstance(sizes, dict)
+    }
+    return {kind: sizes for kind, sizes in kept.items() if sizes and kind.startswith("image/")}
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _size(value: object) -> int:
+    if isinstance(value, dict):
+        return sum(len(str(k)) + _size(v) for k, v in value.items())
+    if isinstance(value, list):
+        return sum(map(_size, value)) + len(value)
+    return len(value) if isinstance(value, str) else 8
+
+
+def _bundle(data: object) -> dict[str, object]:
+    """What a notebook may hold as data: text by media type, JSON for those that nbformat takes as JSON."""
+    data = data if isinstance(data, dict) else {}
+    return {_text(k): _json(v) if JSON.fullmatch(_text(k)) else _text(v) for k, v in data.items()}
+
+
+def _json(value: object) -> object:
+    """The value, if a file can hold it and any reader read it: no half characters, no NaN, not too deep. Else None."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return value if _shallow(value, MAX_DEPTH) else None
+
+
+def _shallow(value: object, left: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return left > 0 and all(_shallow(v, left - 1) for v in inside)

@@ -1,0 +1,267 @@
+"""Executes a job: a notebook goes in, the executed notebook comes out. No submission makes it raise."""
+
+import threading
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, suppress
+from time import monotonic
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+from graders.answers import answered
+from graders.engine.job import Job
+from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
+from graders.engine.outputs import Outputs, error
+from graders.engine.proxy import Desk
+from graders.engine.sandbox import Parent, SandboxError, WarmParent, take_early
+from graders.engine.source import joined
+from graders.engine.timing import phase
+from graders.engine.trusted import Bench
+from graders.execute import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME
+from graders.records import Case, Record
+
+REFUSED = " is refused here"  # as `graders.engine.forbidden` says it
+FIGURE = "plot_"  # how the ids of locked cells begin that only draw
+FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
+NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
+_warm: dict[str, Parent] = {}
+_others: list[dict[str, Parent]] = []
+_one_at_a_time = threading.Lock()  # a worker may have several threads; stdout is one
+
+
+def run(job: Job) -> str:
+    """Execute a notebook within its limits; the executed notebook as JSON.
+
+    Whatever a submission does ends in its outputs: a cell that was stopped, or not reached, has an error.
+
+    Raises:
+        SandboxError: there is no sandbox, and one is required.
+    """
+    with _one_at_a_time:
+        with suppress(SandboxError):
+            executed, sound = _execute(job)
+            if sound:
+                return executed
+        executed, _ = _execute(job)  # the warm parent was lost, maybe by another's doing: once more, with a new one
+        return executed
+
+
+def _execute(job: Job) -> tuple[str, bool]:
+    """The executed notebook, and whether nothing went wrong that may be none of its doing."""
+    parent = warm(job.settings.sandbox)
+    with phase("notebook: reading and writing"):
+        notebook = nbformat.reads(job.notebook, as_version=4)
+    execution = Execution(parent, job, notebook)
+    execution.run()
+    with phase("notebook: reading and writing"):
+        return nbformat.writes(notebook), execution.sound and parent.alive
+
+
+def warm(sandbox: str = "required") -> Parent:
+    """This process's warm parent, started now if there is none."""
+    if sandbox not in _warm or not _warm[sandbox].alive:
+        close()
+        with phase("start: warm parent"):
+            early = take_early() if sandbox == "required" else None
+            _warm[sandbox] = early or WarmParent(sandbox)
+    return _warm[sandbox]
+
+
+def close() -> None:
+    """End this process's warm parents."""
+    while _warm:
+        _warm.popitem()[1].close()
+
+
+def forget() -> None:
+    """After a fork: the warm parents are the parent process's. They are kept: one collected removes its folder."""
+    _others.append(dict(_warm))
+    _warm.clear()
+
+
+def adopt(lock: AbstractContextManager) -> None:
+    """After a fork: take a twin of each warm parent of the parent process, which must have loaded everything.
+
+    Args:
+        lock: held by one of the forked processes at a time.
+    """
+    forget()
+    for sandbox, parent in _others[-1].items():
+        with lock, suppress(SandboxError):  # then a new one is started when it is needed
+            _warm[sandbox] = parent.twin()
+
+
+class Execution:
+    """One notebook on its way."""
+
+    def __init__(self, parent: Parent, job: Job, notebook: NotebookNode) -> None:
+        self.parent, self.settings, self.notebook = parent, job.settings, notebook
+        self.tests = dict(job.tests)
+        self.bench = Bench(job.given, job.answers)
+        self.given = frozenset(job.given)
+        self.deadline = monotonic() + job.settings.notebook_time
+        self.stopped: tuple[str, str] | None = None
+        self.sound = True
+        self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
+        self.number = 0  # of the cell that is next
+
+    def run(self) -> None:
+        """Execute all cells, whatever happens in them."""
+        with self._kernel() as self.kernel:
+            try:
+                for number, cell in enumerate(self.notebook.cells):
+                    self.number = number
+                    if cell.cell_type == "code":
+                        cell.execution_count = None
+                        cell.outputs = []
+                        if cell.source.strip() or _id(cell) in self.tests:
+                            self._cell(cell)
+            finally:
+                with phase("kernel: end"):
+                    for kernel in (self.kernel, *(kernel for kernel, _ in self.forbidding.values())):
+                        kernel.close()
+
+    def _kernel(self, forbid: Collection[str] = ()) -> Kernel:
+        with phase("kernel: start"):
+            return Kernel(self.parent, self.settings, forbid)
+
+    def _cell(self, cell: NotebookNode) -> None:
+        if self.stopped:
+            cell.outputs = [error(*self.stopped)]
+            return
+        seconds = self._left()
+        try:
+            if _id(cell) in self.tests:
+                with phase("grade cells: judging"):
+                    self._test(cell, seconds)
+            elif str(_id(cell)).startswith(FIGURE) and not self.settings.figures:
+                cell.outputs = [new_output("stream", text=NOT_DRAWN)]
+            else:
+                outputs = Outputs(self.settings.max_output)
+                cell.outputs = outputs.list
+                with phase("visible checks" if str(_id(cell)).startswith(FOR_THE_EYE) else "student's cells"):
+                    self.kernel.cell(cell.source, outputs, seconds)
+        except OutOfTime:
+            cell.outputs.append(error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and was stopped"))
+        except Stuck:
+            cell.outputs.append(
+                error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and could not be interrupted")
+            )
+            self._stop(CELL_TIME, "not run: an earlier cell could not be interrupted")
+        except KernelGone:
+            cell.outputs.append(error(KERNEL_DIED, "the kernel died in this cell"))
+            self._stop(KERNEL_DIED, "not run: the kernel had died before")
+        except SandboxError:  # of a second kernel
+            self.sound = False
+            cell.outputs.append(error(KERNEL_DIED, "another kernel, for this cell, did not start"))
+        if not self.stopped and monotonic() > self.deadline:
+            self.stopped = NOTEBOOK_TIME, f"not run: the notebook's {self.settings.notebook_time} s were over"
+
+    def _stop(self, name: str, later: str) -> None:
+        if not self.kernel.alive:
+            self.stopped = name, later
+
+    def _left(self) -> float:
+        return max(1.0, min(self.settings.cell_time, self.deadline - monotonic()))
+
+    def _test(self, cell: NotebookNode, seconds: float) -> None:
+        """Run a grade cell on the trusted side. Its time is what it waits for the submission, all together."""
+        left = seconds
+
+        def timed(act: Callable[[float], object]) -> object:
+            nonlocal left
+            start = monotonic()
+            try:
+                with phase("grade cells: asking"):
+                    return act(max(0.1, left))
+            finally:
+                left -= monotonic() - start
+
+        desk = Desk(
+            ask=lambda path, message: timed(lambda s: self._ask(path, message, s)),
+            run_file=lambda message: timed(lambda s: self._run_file(message, s)),
+            cell_source=self._cell_source,
+            source=joined((cell.source for _, cell in self._student_cells()), self.given),
+            seed=self.settings.seed,
+        )
+        source = self.tests[_id(cell)]
+        cell.source = source
+        cell.outputs = self.bench.run(source, desk)
+
+    def _student_cells(self, first: int = 0) -> list[tuple[int, NotebookNode]]:
+        """The code cells up to here, with their numbers, that are no grade cells."""
+        cells = enumerate(self.notebook.cells[: self.number])
+        return [(n, c) for n, c in cells if n >= first and c.cell_type == "code" and _id(c) not in self.tests]
+
+    def _cell_source(self, first_line: str) -> str | None:
+        for _, cell in reversed(self._student_cells()):
+            head, _, rest = cell.source.lstrip("\n").partition("\n")
+            if head.replace('"', "").replace("'", "").split() == first_line.split():
+                return rest
+        return None
+
+    def _run_file(self, message: dict, seconds: float) -> object:
+        with phase("grade cells: a file's tests"), Kernel(self.parent, self.settings, file=True) as kernel:
+            return kernel.test_file(message, min(seconds, message["total"] + 5))
+
+    def _ask(self, path: str, message: dict, seconds: float) -> dict:
+        """Ask the kernel; cases that forbid operators, a kernel in which these were refused before it ran a cell."""
+        denies = {_operators(case) for case in message["cases"]} if message["do"] == "observe" else {frozenset()}
+        if denies == {frozenset()}:
+            return self.kernel.ask(path, message, seconds)
+        end, records = monotonic() + seconds, {}
+        for deny in denies:
+            chosen = [i for i, case in enumerate(message["cases"]) if _operators(case) == deny]
+            asked = {"do": "observe", "cases": [message["cases"][i] for i in chosen]}
+            kernel = self._forbidding(deny, end) if deny else self.kernel
+            answer = answered(asked, kernel.ask(path, asked, end - monotonic()))
+            records |= dict(zip(chosen, answer["records"], strict=True))
+        self._explain(path, message["cases"], records, end)
+        return {"records": [records[i] for i in range(len(message["cases"]))]}
+
+    def _forbidding(self, deny: frozenset[str], end: float) -> Kernel:
+        """The kernel that refuses these, in which all of the student's cells up to here have run."""
+        if deny not in self.forbidding:
+            self.forbidding[deny] = self._kernel(deny), 0
+        kernel, first = self.forbidding[deny]
+        with phase("student's cells again, forbidding"):
+            for _, cell in self._student_cells(first):
+                if not str(_id(cell)).startswith(FOR_THE_EYE):
+                    kernel.quiet(cell.source, max(0.1, end - monotonic()))
+        self.forbidding[deny] = kernel, self.number
+        return kernel
+
+    def _explain(self, path: str, cases: Collection[Case], records: dict[int, Record], end: float) -> None:
+        """Where an operator was refused, see what the code does without the refusal: its author needs that too."""
+        refused = {i: word for i, record in records.items() if (word := _refusal(record))}
+        if not refused:
+            return
+        asked = {"do": "observe", "cases": [cases[i] for i in refused]}
+        answer = answered(asked, self.kernel.ask(path, asked, end - monotonic()))
+        for (i, word), record in zip(refused.items(), answer["records"], strict=True):
+            if word not in record.denied:
+                record.denied = (*record.denied, word)
+            records[i] = record
+
+
+def _id(cell: NotebookNode) -> object:
+    meta = cell.metadata.get("nbgrader")
+    name = meta.get("grade_id") if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _operators(case: Case) -> frozenset[str]:
+    """What a case forbids that the dispatcher can refuse."""
+    return frozenset(case.deny) if any("::" in name for name in case.deny) else frozenset()
+
+
+def _refusal(record: Record) -> str:
+    """What was refused while a case ran, as `Record.denied` has it: "aten::tanh in backward"."""
+    failure = record.failure
+    if failure is None or REFUSED not in failure.message:
+        return ""
+    operator = failure.message.partition(REFUSED)[0].rpartition(" ")[2]
+    if not operator.startswith("aten::"):  # the student's own words
+        return ""
+    return f"{operator} in {'forward' if failure.stage == 'forward' else 'backward'}"

@@ -1,0 +1,383 @@
+"""Starts the warm parent inside bubblewrap, and kernels of it.
+
+What is visible in there: the system and the Python environment, read-only; no course, no network, no other process.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+from graders.engine.channel import Channel
+from graders.engine.job import Settings
+
+KERNEL_SIDE = (  # the modules of this package that run beside student code; a copy of them is what a sandbox has
+    "records",
+    "answers",
+    "wire",
+    "helpers",
+    "observe",
+    "operation",
+    "testrun",
+    "engine/channel",
+    "engine/confine",
+    "engine/forbidden",
+    "engine/shell",
+    "engine/warm",
+)
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+OF_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "fonts")
+INSIDE = "/course/side"  # where the kernel's side is seen from inside
+PATIENCE = 180  # seconds for an order; loading everything on a busy machine takes 20
+FIRST_UID = 1 << 20  # as root: warm parents are users that nobody else is
+START = "import sys; sys.path.insert(0, sys.argv[3]); from graders.engine.warm import main; main()"
+REMEDY = (
+    "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap) on a Linux that allows user namespaces, or go on "
+    "without protection from what is handed in: --no-sandbox (for nbgrader: c.TrustedExecute.sandbox = 'off')"
+)
+
+
+class SandboxError(Exception):
+    """There can be no sandbox, or what runs in it did not start; one line, with the remedy."""
+
+
+def available() -> bool:
+    """Whether this machine has the program; whether it works is seen when it starts."""
+    return sys.platform == "linux" and shutil.which("bwrap") is not None
+
+
+def _side(folder: Path) -> None:
+    """Put the kernel's side of the package into a folder, and matplotlib's list of fonts: it takes seconds to make."""
+    for name in KERNEL_SIDE:
+        target = folder / "graders" / f"{name}.py"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(files("graders").joinpath(f"{name}.py").read_text(encoding="utf-8"), encoding="utf-8")
+        (target.parent / "__init__.py").touch()
+    import matplotlib
+
+    fonts = folder / "mpl"
+    fonts.mkdir()
+    for cached in Path(matplotlib.get_cachedir()).glob("fontlist*.json"):
+        shutil.copyfile(cached, fonts / cached.name)
+    folder.chmod(0o755)
+    fonts.chmod(0o777)  # as root the warm parent is another user
+
+
+def _environment(side: str) -> dict[str, str]:
+    """All of the environment that is in there."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    return threads | {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]),
+        "LANG": "C.UTF-8",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "MPLCONFIGDIR": f"{side}/mpl",
+        "HOME": f"{side}/mpl",
+        "TMPDIR": f"{side}/mpl",
+        "IPYTHONDIR": f"{side}/mpl/ipython",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def _package() -> Path:
+    """Where this package is installed."""
+    return Path(str(files("graders"))).resolve()
+
+
+def _environments() -> list[Path]:
+    """The folders that Python and its packages are in."""
+    places = (sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable))
+    return [Path(place) if os.path.isdir(place) else Path(place).parent for place in places]
+
+
+def _has_tmp() -> bool:
+    """Whether a kernel can have a /tmp of its own: not where the environment lies in it. There it has only its room."""
+    return not any(place.is_relative_to("/tmp") for place in _environments())
+
+
+def _walls(side: Path) -> list[str]:
+    """The bubblewrap command up to the program that it is to run."""
+    root = os.geteuid() == 0
+    command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
+    command += ["--unshare-uts", "--unshare-cgroup-try", "--clearenv", "--hostname", "kernel"]
+    command += ["--cap-drop", "ALL"]
+    command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if root else ["--unshare-user"]
+    for place in SYSTEM:
+        if os.path.islink(place):
+            command += ["--symlink", os.readlink(place), place]
+        elif os.path.isdir(place):
+            command += ["--ro-bind", place, place]
+    for name in OF_ETC:
+        command += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    seen = [Path(place) for place in SYSTEM]
+    for real in _environments():
+        if not any(real.is_relative_to(other) for other in seen):
+            for parent in reversed(real.parents[:-1]):  # bwrap's own would be closed to the other user
+                if not any(parent.is_relative_to(other) for other in seen):
+                    command += ["--perms", "0755", "--dir", str(parent)]
+            command += ["--ro-bind", str(real), str(real)]
+            seen.append(real)
+    package = _package()
+    if any(package.is_relative_to(place) for place in seen):  # installed there: the right answers, the hidden tests
+        command += ["--perms", "0555", "--tmpfs", str(package), "--remount-ro", str(package)]
+    command += ["--bind", "/proc", "/proc", "--dev", "/dev", "--dir", "/room", "--dir", "/tmp"]
+    command += ["--perms", "0755", "--dir", "/course"]  # what a kernel covers; the folder in it is soon no more
+    command += ["--ro-bind", str(side), INSIDE, "--bind", str(side / "mpl"), f"{INSIDE}/mpl"]
+    for name, value in _environment(INSIDE).items():
+        command += ["--setenv", name, value]
+    # an ordinary user is the owner of both, in every kernel
+    return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
+
+
+def _memory_group() -> Path | None:
+    """A new control group for a warm parent and its kernels: together half of this machine's memory.
+
+    None: there is no such thing here, or it is not ours to make. Then what each process may take is the only limit.
+    """
+    share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        for left in Path(root).glob("graders-*"):  # by a grader that was killed
+            if not Path("/proc", left.name.split("-")[1]).exists():
+                with suppress(OSError):
+                    left.rmdir()
+        group = Path(root, f"graders-{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / file).write_text(str(share))
+            return group
+        except OSError:  # made, but of another hierarchy
+            group.rmdir()
+    return None
+
+
+class Parent:
+    """A process that forks kernels: one after the other, or several at a time.
+
+    Args:
+        control: the socket on which it takes orders.
+        sandbox: whether it is in one.
+    """
+
+    def __init__(self, control: socket.socket, sandbox: bool) -> None:
+        self._control, self.sandbox = control, sandbox
+        control.settimeout(PATIENCE)
+        self._rooms: dict[int, tempfile.TemporaryDirectory] = {}
+        self._lost = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked, as far as is known."""
+        return not self._lost
+
+    def twin(self) -> "Parent":
+        """Another process of the same kind, with all that is loaded in this one, for another process of the grader's.
+
+        Raises:
+            SandboxError: this one is gone.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._command({"do": "twin"}, theirs.fileno())
+        return Parent(ours, self.sandbox)
+
+    def kernel(self, settings: Settings, forbid: Iterable[str] = (), file: bool = False) -> tuple[int, Channel]:
+        """Start a kernel: its number and the channel to it.
+
+        Args:
+            settings: the limits.
+            forbid: what is refused in it for good: see `graders.engine.forbidden`.
+            file: whether it is to run a test file in place of cells.
+
+        Raises:
+            SandboxError: it does not start.
+        """
+        ours, theirs = socket.socketpair()
+        room = None if self.sandbox else tempfile.TemporaryDirectory()
+        order = {
+            "do": "start",
+            "forbid": sorted(forbid),
+            "file": file,
+            "sandbox": self.sandbox,
+            "room": room and room.name,
+            "memory": settings.memory,
+            "processes": settings.processes,
+            "disk": settings.disk,
+            "tmp": self.sandbox and _has_tmp(),
+            "seconds": 2 * settings.notebook_time + 60,
+            "max_output": settings.max_output,
+        }
+        with theirs:
+            answer = self._command(order, theirs.fileno())
+        if "error" in answer:
+            ours.close()
+            raise SandboxError(f"no sandbox: a kernel could not start ({answer['error']}); {REMEDY}")
+        if room:
+            self._rooms[answer["kernel"]] = room
+        return answer["kernel"], Channel(ours)
+
+    def signal(self, kernel: int, which: int) -> None:
+        """Send a kernel a signal."""
+        self._command({"do": "signal", "kernel": kernel, "signal": int(which)})
+
+    def end(self, kernel: int) -> None:
+        """End a kernel and all that it started."""
+        if self.alive:
+            with suppress(SandboxError):
+                self._command({"do": "end", "kernel": kernel})
+        if room := self._rooms.pop(kernel, None):
+            room.cleanup()
+
+    def close(self) -> None:
+        """End it, and its kernels with it."""
+        self._lost = True
+        self._control.close()
+        for room in self._rooms.values():
+            room.cleanup()
+
+    def _command(self, order: dict, *descriptors: int) -> dict:
+        try:
+            socket.send_fds(self._control, [json.dumps(order).encode()], list(descriptors))
+            return self._read()
+        except (OSError, EOFError):
+            self._lost = True
+            self._control.close()
+            raise self._death() from None
+
+    def _death(self) -> SandboxError:
+        return SandboxError(f"no sandbox: what runs in it did not start or has died ({self._last_word()}); {REMEDY}")
+
+    def _last_word(self) -> str:
+        return "it ended without a word"
+
+    def _read(self) -> dict:
+        found = b""
+        while not found.endswith(b"\n"):
+            more = self._control.recv(1 << 16)
+            if not more:
+                raise EOFError
+            found += more
+        return json.loads(found)
+
+
+class WarmParent(Parent):
+    """A parent that is started here, and ended by `close` with all its twins.
+
+    Args:
+        sandbox: "required", or "off".
+
+    Raises:
+        SandboxError: it is required, and cannot be had.
+    """
+
+    def __init__(self, sandbox: str) -> None:
+        wanted = sandbox == "required"
+        if wanted and not available():
+            raise SandboxError(
+                f"no sandbox: {'there is no bwrap' if sys.platform == 'linux' else 'not Linux'}; {REMEDY}"
+            )
+        self._folder = tempfile.TemporaryDirectory(prefix="kernel-side-")
+        side = Path(self._folder.name)
+        _side(side)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process lives)
+        control, theirs = socket.socketpair()
+        super().__init__(control, wanted)
+        uid = FIRST_UID + os.getpid() if self.sandbox and os.geteuid() == 0 else 0
+        place = INSIDE if self.sandbox else str(side)
+        program = [sys.executable, "-c", START, str(theirs.fileno()), str(uid), place]
+        program = [*_walls(side), *program] if self.sandbox else program
+        if group := _memory_group() if self.sandbox else None:
+            program = ["sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', str(group), *program]
+        self._group = group
+        self._process = subprocess.Popen(
+            program,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=None if self.sandbox else _environment(place),
+            cwd="/",
+            start_new_session=True,  # Ctrl-C on a terminal is not for it
+        )
+        theirs.close()
+        self._ready = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked, as far as is known."""
+        return not self._lost and self._process.poll() is None
+
+    def wait(self) -> None:
+        """Wait until it has loaded everything.
+
+        Raises:
+            SandboxError: it does not get that far.
+        """
+        if not self._ready:
+            try:
+                self._read()
+            except (OSError, EOFError):
+                self._lost = True
+                raise self._death() from None
+            self._ready = True
+            self._folder.cleanup()  # loaded; nothing is left behind by a grader that is killed
+
+    def _command(self, order: dict, *descriptors: int) -> dict:
+        self.wait()
+        return super()._command(order, *descriptors)
+
+    def _last_word(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(2)
+        if self._log.closed:
+            return "it was ended"
+        self._log.seek(0)
+        said = self._log.read().decode(errors="replace").strip().splitlines()
+        return said[-1] if said else super()._last_word()
+
+    def close(self) -> None:
+        """End it, its twins, and their kernels."""
+        super().close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+        self._folder.cleanup()
+        for _ in range(20 if self._group else 0):  # its last process may still be on its way out
+            with suppress(OSError):
+                self._group.rmdir()
+                break
+            time.sleep(0.05)
+
+
+_early: list[WarmParent] = []
+
+
+def start_early() -> None:
+    """Start a warm parent before it is known whether it is needed; without one the wait comes later."""
+    with suppress(SandboxError, OSError):
+        _early.append(WarmParent("required"))
+
+
+def take_early() -> WarmParent | None:
+    """The warm parent that was started early, once."""
+    return _early.pop() if _early else None
+
+
+def end_early() -> None:
+    """End it if nobody took it."""
+    if parent := take_early():
+        parent.close()

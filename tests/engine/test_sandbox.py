@@ -1,0 +1,157 @@
+"""The walls: what is visible inside, who one is there, and what is said where there can be none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graders.engine import run, sandbox
+from graders.engine.job import Settings
+from graders.engine.sandbox import SandboxError, WarmParent
+from tests.engine.conftest import SETTINGS, text
+
+ROOT = Path(__file__).parents[2]
+LOOK = """
+import os, socket, sys
+for path in {paths!r}:
+    print(path, os.path.exists(path))
+print("course", os.access("/course", os.R_OK), [m for m in sys.modules if m.startswith("graders.") and "sets" in m])
+print("pids", sorted(p for p in os.listdir("/proc") if p.isdigit()))
+print("uid", os.getuid(), "groups", os.getgroups(), open("/proc/self/status").read().split("CapEff:")[1].split()[0])
+print("net", sorted(os.listdir("/sys/class/net")) if os.path.exists("/sys/class/net") else socket.if_nameindex())
+print("env", sorted(k for k in os.environ if "GRADERS" in k or "NBGRADER_" in k))
+print("fds", sorted(os.listdir("/proc/self/fd")))
+"""
+
+
+def test_nothing_of_the_course_is_visible(execute, monkeypatch):
+    monkeypatch.setenv("GRADERS_SEED", "4711")
+    paths = [str(ROOT / name) for name in ("graders", "solutions", "gradebook.db", "tests")] + [
+        str(Path.home() / ".ssh")
+    ]
+    (shown,) = execute(LOOK.format(paths=paths))
+    lines = text(shown).splitlines()
+    assert [line.split()[-1] for line in lines[: len(paths)]] == ["False"] * len(paths)
+    assert lines[len(paths) :][0] == "course False []"
+    assert "pids ['1']" in lines
+    assert "0000000000000000" in text(shown)
+    assert "env ['NBGRADER_EXECUTION']" in lines, text(shown)
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        "open('/usr/x', 'w')",
+        "open('{prefix}/x', 'w')",
+        "import socket; socket.create_connection(('127.0.0.1', 22), 2)",
+        "import socket; socket.create_connection(('8.8.8.8', 53), 2)",
+        "import ctypes; assert ctypes.CDLL(None).unshare(0x10000000) == 0",
+        "import ctypes; assert ctypes.CDLL(None).mount(b'none', b'/tmp', b'tmpfs', 0, None) == 0",
+        "import os; os.setuid(0)",
+        "import os; os.chroot('/tmp')",
+        "import os; os.open('/proc/1/root/../../etc/shadow', os.O_RDONLY)",
+        "import graders.task",
+        "import graders.sets.relu",
+    ],
+)
+def test_what_is_out_of_reach(execute, reach):
+    (shown,) = execute(reach.format(prefix=sys.prefix))
+    assert shown.outputs[-1].output_type == "error", text(shown)
+
+
+def test_an_ordinary_user_has_the_same_walls(warm):
+    """The same in a process that is not root: as one is, or with a user namespace around it."""
+    code = (
+        "from graders.engine.run import run, close; from graders.engine.job import Job; import nbformat, os, sys\n"
+        "from nbformat.v4 import new_code_cell, new_notebook\n"
+        "assert os.geteuid() != 0\n"
+        "text = 'import os; print(os.getuid(), os.path.exists(%r), os.listdir(\".\"))' % sys.argv[1]\n"
+        "print(run(Job(nbformat.writes(new_notebook(cells=[new_code_cell(text)]))))); close()"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(ROOT / "graders")]
+    if os.geteuid() == 0:
+        command = ["unshare", "--user", "--map-user=1234", "--map-group=1234", *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "1000 False []" in done.stdout
+
+
+def test_a_machine_without_bubblewrap_is_told_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxError, match=r"no bwrap; install bubblewrap .* or go on .* --no-sandbox"):
+        WarmParent("required")
+
+
+def test_a_sandbox_that_does_not_start_says_why(monkeypatch, tmp_path):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    parent = WarmParent("required")
+    try:
+        with pytest.raises(SandboxError, match=r"No permissions to create new namespace.*--no-sandbox"):
+            parent.kernel(Settings())
+    finally:
+        parent.close()
+
+
+def test_the_end_of_the_grader_is_the_end_of_all(warm):
+    """A grader that is killed leaves no process and no control group's members behind."""
+    code = (
+        "from graders.engine.sandbox import WarmParent; from graders.engine.kernel import Kernel\n"
+        "from graders.engine.job import Settings; import os, signal\n"
+        "w = WarmParent('required'); k = Kernel(w, Settings())\n"
+        "k.quiet('import os, time\\nif os.fork() == 0:\\n    os.setsid()\\n    time.sleep(1000)', 20)\n"
+        "print(w._process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    session = int(done.stdout)
+    for _ in range(50):
+        left = [p for p in Path("/proc").glob("[0-9]*/stat") if _session(p) == session]
+        if not left:
+            return
+        subprocess.run(["sleep", "0.1"], check=True)
+    pytest.fail(f"still there: {left}")
+
+
+def _session(stat: Path) -> int:
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[3])
+    except OSError:
+        return 0
+
+
+def test_only_the_kernels_side_is_copied():
+    text = (Path(sandbox.__file__).parents[1] / "helpers.py").read_text(encoding="utf-8")
+    assert "graders.sets" not in text
+    for name in sandbox.KERNEL_SIDE:
+        source = (Path(sandbox.__file__).parents[1] / f"{name}.py").read_text(encoding="utf-8")
+        for line in source.splitlines():
+            if line.strip().startswith(("from graders", "import graders")):
+                module = line.split()[1].removeprefix("graders").removeprefix(".").replace(".", "/")
+                names = (
+                    [module]
+                    if module not in ("", "engine")
+                    else [
+                        f"{module}/{n.split()[0]}".lstrip("/")
+                        for n in line.split(" import ")[1].split("#")[0].split(", ")
+                    ]
+                )
+                assert set(names) <= set(sandbox.KERNEL_SIDE), (name, line)
+
+
+def test_a_control_group_is_made_and_removed(warm):
+    if warm._group is None:
+        pytest.skip("no control groups that are ours to make")
+    parent = WarmParent("required")
+    parent.end(parent.kernel(SETTINGS)[0])
+    assert parent._group.is_dir()
+    assert (parent._group / "cgroup.procs").read_text().split()
+    parent.close()
+    assert not parent._group.exists()
+
+
+def test_a_new_warm_parent_follows_one_that_is_gone(warm):
+    assert run.warm() is run.warm()

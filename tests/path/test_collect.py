@@ -1,0 +1,296 @@
+"""Collection of what strangers send: nothing leaves the folder, nothing grows without end, nobody is somebody else."""
+
+import gzip
+import io
+import os
+import re
+import shutil
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from graders import collect
+from graders.collect import ArchiveError, unpack, whose
+from tests.path.course_maker import hand_in, make_course, release
+
+NOTEBOOK = b'{"cells": []}'
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A course with one submission, as a notebook to send in."""
+    root = make_course(tmp_path_factory.mktemp("course"))
+    release(root)
+    shutil.move(hand_in(root, "x"), root / "tiny.ipynb")
+    shutil.rmtree(root / "submitted")
+    return root
+
+
+@pytest.fixture
+def drop(root, tmp_path):
+    """A folder of what came in; nobody has handed in before."""
+    shutil.rmtree(root / "submitted", ignore_errors=True)
+    (tmp_path / "drop").mkdir()
+    return tmp_path / "drop"
+
+
+def a_zip(path: Path, **files: bytes) -> Path:
+    """A zip; names with "/" and dots are given as they are."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def a_tar(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for info, data in members:
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def a_member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+OUTSIDE = [
+    "../evil.ipynb",
+    "a/../../evil.ipynb",
+    "/tmp/evil.ipynb",
+    "..\\evil.ipynb",
+    "C:\\evil.ipynb",
+    "\\\\host\\evil",
+    "..",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_no_member_leaves_the_folder(tmp_path, name, kind):
+    path = tmp_path / f"in/ada.{kind}"
+    path.parent.mkdir()
+    if kind == "zip":
+        a_zip(path, **{name: NOTEBOOK, "tiny.ipynb": NOTEBOOK})
+    else:
+        a_tar(path, (a_member(name), NOTEBOOK), (a_member("tiny.ipynb"), NOTEBOOK))
+    told = unpack(path, tmp_path / "out/ada")
+    assert [line for line in told if "left out, it would go to another folder" in line] == told
+    assert len(told) == 1
+    assert below(tmp_path / "out") == ["ada/tiny.ipynb"]
+    assert not list(tmp_path.rglob("evil*")) and not Path("/tmp/evil.ipynb").exists()
+
+
+def test_no_link_device_or_pipe_comes_out_of_an_archive(tmp_path):
+    kinds = {"sym": (tarfile.SYMTYPE, "/etc/passwd"), "hard": (tarfile.LNKTYPE, "tiny.ipynb"),
+             "pipe": (tarfile.FIFOTYPE, ""), "tty": (tarfile.CHRTYPE, ""), "disk": (tarfile.BLKTYPE, "")}  # fmt: skip
+    members = [(a_member(name, *kind), b"") for name, kind in kinds.items()]
+    told = unpack(a_tar(tmp_path / "a.tar.gz", *members, (a_member("tiny.ipynb"), NOTEBOOK)), tmp_path / "out")
+    assert len(told) == len(kinds) and all("it is a link or no file at all" in line for line in told)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tiny.ipynb"]
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        info = zipfile.ZipInfo("link.ipynb")
+        info.external_attr = 0o120777 << 16
+        archive.writestr(info, "/etc/passwd")
+        info = zipfile.ZipInfo("tiny.ipynb")
+        info.external_attr = 0o104000 << 16  # set uid, and nobody may read it
+        archive.writestr(info, NOTEBOOK)
+    assert unpack(tmp_path / "b.zip", tmp_path / "zip") == ["link.ipynb: left out, it is a link or no file at all"]
+    assert (tmp_path / "zip/tiny.ipynb").read_bytes() == NOTEBOOK
+    assert (tmp_path / "zip/tiny.ipynb").stat().st_mode & 0o7111 == 0
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Limits that a test can reach."""
+    for name, value in (("MAX_BYTES", 10_000), ("MAX_UNPACKED", 50_000), ("MAX_FILES", 20), ("MAX_PIECE", 20_000)):
+        monkeypatch.setattr(collect, name, value)
+
+
+def lying(path: Path, size: int) -> Path:
+    """Change what a zip says of its first file's size."""
+    data = bytearray(path.read_bytes())
+    local, central = data.find(b"PK\3\4"), data.find(b"PK\1\2")
+    data[local + 22 : local + 26] = data[central + 24 : central + 28] = struct.pack("<I", size)
+    path.write_bytes(data)
+    return path
+
+
+def header_bomb(path: Path) -> Path:
+    """A tar whose extended header claims to have a terabyte of text."""
+    info = a_member("./PaxHeaders/x", tarfile.XHDTYPE)
+    info.size = 1 << 40
+    with gzip.open(path, "wb") as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT) + b"\0" * 10_000)
+    return path
+
+
+def sparse(path: Path) -> Path:
+    info = a_member("tiny.ipynb")
+    info.size = 1 << 40
+    with gzip.open(path, "wb") as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT) + b"\0" * 10_000)
+    return path
+
+
+def zip64(path: Path) -> Path:
+    data = a_zip(path, **{"tiny.ipynb": NOTEBOOK}).read_bytes()
+    end = data.rfind(b"PK\5\6")
+    record = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 1 << 40, 1 << 40, 1 << 45, 0)
+    locator = struct.pack("<4sIQI", b"PK\6\7", 0, end, 1)
+    path.write_bytes(data[:end] + record + locator + data[end:])
+    return path
+
+
+def nested(path: Path) -> Path:
+    inner = a_zip(path.with_name("c.zip"), **{"tiny.ipynb": NOTEBOOK}).read_bytes()
+    middle = a_zip(path.with_name("b.zip"), **{"c.zip": inner, "tiny.ipynb": NOTEBOOK}).read_bytes()
+    return a_zip(path, **{"b.zip": middle})
+
+
+BOMBS = {
+    "many files": (lambda path: a_zip(path, **{f"{i}.txt": b"" for i in range(30)}), "more than 20 files"),
+    "many files in a tar": (
+        lambda path: a_tar(path, *((a_member(f"{i}.txt"), b"") for i in range(30))), "more than 20 files",
+    ),
+    "zeros": (lambda path: a_zip(path, **{f"{i}.bin": b"\0" * 9_000 for i in range(9)}), "would unpack to more"),
+    "a large file": (lambda path: a_zip(path, **{"tiny.ipynb": b"\0" * 60_000}), "would unpack to more"),
+    "a file larger than it says": (
+        lambda path: lying(a_zip(path, **{"tiny.ipynb": b"\0" * 60_000}), 100), "damaged",
+    ),
+    "a tar's header": (header_bomb, "claim more than they can hold"),
+    "a tar's member": (sparse, "would unpack to more"),
+    "a zip's list": (zip64, "more than 20 files, or is in the form for that"),
+    "a stream of zeros": (lambda path: path.write_bytes(gzip.compress(b"\0" * 10**7)) and path, ""),
+    "cut short": (lambda path: path.write_bytes(a_zip(path, x=b"x" * 500).read_bytes()[:-30]) and path, "is damaged"),
+    "nothing": (lambda path: path.write_bytes(b"") or path, "is damaged"),
+    "words": (lambda path: path.write_bytes(b"hello") and path, "is damaged"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "said"), BOMBS.values(), ids=BOMBS)
+def test_a_bomb_does_not_go_off(tmp_path, small, make, said):
+    path = make(tmp_path / "ada.zip")
+    if not said:  # an empty tar, however long
+        assert unpack(path, tmp_path / "out") == []
+        return
+    with pytest.raises(ArchiveError, match=said):
+        unpack(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_archive_in_an_archive_in_an_archive(tmp_path, small):
+    told = unpack(nested(tmp_path / "a.zip"), tmp_path / "out")
+    assert told == ["b.zip/c.zip: left out, it is an archive in an archive in an archive"]
+    assert below(tmp_path / "out") == ["b/tiny.ipynb"]
+
+
+def test_what_cannot_be_read_is_named(tmp_path, small):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("packed.ipynb", NOTEBOOK, zipfile.ZIP_LZMA)
+        archive.writestr("large.ipynb", b"x" * 20_000)
+        archive.writestr("tiny.ipynb", NOTEBOOK)
+        archive.writestr("d/" * 20 + "tiny.ipynb", NOTEBOOK)
+        archive.writestr("x" * 200 + ".ipynb", NOTEBOOK)
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("tiny.ipynb", b"another")
+    told = unpack(path, tmp_path / "out")
+    for said in ("packed in an unusual way", "large.ipynb: left out, it has more than", "its name is too long",
+                 "tiny.ipynb: left out, the archive holds it twice"):  # fmt: skip
+        assert sum(said in line for line in told) >= 1, told
+    assert len(told) == 5
+    assert (tmp_path / "out/tiny.ipynb").read_bytes() == NOTEBOOK
+
+
+TINY = "tiny.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("files", "known", "claims", "told"),
+    [
+        ([f"ada/{TINY}", f"ben/01_tiny/{TINY}", "carl_tiny.ipynb"], [], {"ada", "ben", "carl"}, 0),
+        (["class/ada_tiny.ipynb", "class/ben-tiny.ipynb"], [], {"ada", "ben"}, 0),
+        ([f"ada/{TINY}", "ada/ben_tiny.ipynb"], [], {"ada"}, 1),  # ada hands in for ben
+        (["ada/ben_tiny.ipynb"], ["ada"], set(), 1),
+        ([f"ada/ben/{TINY}"], ["ada"], {"ada"}, 0),
+        ([f"ada/ben/{TINY}", f"ben/{TINY}"], [], {"ben"}, 1),
+        (["aaa/ben_tiny.ipynb", f"ben/{TINY}"], [], {"ben"}, 1),
+        ([f"gil/{TINY}", f"gil~/{TINY}"], [], {"gil"}, 1),
+        (["..​_tiny.ipynb", ".._tiny.ipynb", "._tiny.ipynb", "-f_tiny.ipynb", "a;b_tiny.ipynb"], [], set(), 5),
+        ([f"a\nb/{TINY}", f"x\x1b[2J/{TINY}", f"{'y' * 200}/{TINY}", f"dot./{TINY}"], [], set(), 4),
+        (["Jose\u0301_tiny.ipynb"], [], {"José"}, 0),
+        ([f"ada/.ipynb_checkpoints/{TINY}", f"ada/__MACOSX/{TINY}", f"ada/.doctor/{TINY}.abc"], [], set(), 0),
+        (["tiny.ipynb", "other.ipynb", "ada/notes.txt"], [], set(), 3),
+    ],
+)  # fmt: skip
+def test_whose_it_is(files, known, claims, told):
+    got, lines = whose(files, "01_tiny", ["tiny"], set(known))
+    assert {student for _, student, _ in got} == claims
+    assert len(lines) == told, lines
+    assert all(".." not in student and "/" not in student for _, student, _ in got)
+    if f"ben/{TINY}" in files:
+        assert (f"ben/{TINY}", "ben", "tiny") in got
+
+
+def test_one_hostile_archive_does_not_keep_the_class_out(root, drop, here):
+    notebook = (root / "tiny.ipynb").read_bytes()
+    a_zip(
+        drop / "eve.zip",
+        **{"../../submitted/ada/01_tiny/tiny.ipynb": b"evil", "/etc/x": b"", "ben_tiny.ipynb": b"evil"},
+    )
+    a_zip(drop / "ada.zip", **{"tiny.ipynb": notebook})
+    a_tar(drop / "ben.tgz", (a_member("work/01_tiny/tiny.ipynb"), notebook))
+    a_zip(drop / "mal.zip", **{"tiny.ipynb": notebook, "x\x1b[2J\n.txt": b""})
+    header_bomb(drop / "bomb.tar.gz")
+    (drop / "zoe.ipynb.zip").write_bytes(b"PK\3\4")
+    os.mkfifo(drop / "pipe")
+    (drop / "dev.ipynb").symlink_to("/dev/zero")
+    with (drop / "big_tiny.ipynb").open("wb") as file:
+        file.truncate(11_000_000)
+    shutil.copytree(root / "exercises/01_tiny", drop / "hard")
+    os.link(drop / "hard/tiny.ipynb", drop.parent / "elsewhere")
+    code, _, err = here(root, "collect", "tiny", str(drop))
+    assert code == 1
+    assert all(line.isprintable() for line in err.splitlines())
+    for said in (r"eve.zip/\.\./\.\./submitted.*: left out, it would go to another folder", "/etc/x: left out",
+                 "bomb.tar.gz: left out, its headers", "zoe.ipynb.zip: left out, it is damaged",
+                 "pipe: left out, it is a named pipe", "dev.ipynb: left out, it is a symbolic link",
+                 r"mal/x\\x1b\[2J\\n.txt: left out", "big_tiny.ipynb: left out, it has 11 MB"):  # fmt: skip
+        assert len(re.findall(said, err)) == 1, (said, err)
+    handed = below(root / "submitted")
+    assert {"ada/01_tiny/tiny.ipynb", "mal/01_tiny/tiny.ipynb", "hard/01_tiny/tiny.ipynb"} <= set(handed)
+    assert (root / "submitted/ada/01_tiny/tiny.ipynb").read_bytes() == notebook
+    assert not Path("/etc/x").exists()
+    assert (root / "submitted/hard/01_tiny/tiny.ipynb").stat().st_nlink == 1
+
+
+def test_two_files_of_one_name_are_both_told(root, drop, here):
+    for folder in ("one", "two"):
+        (drop / folder).mkdir()
+        shutil.copy(root / "tiny.ipynb", drop / folder / "ada_tiny.ipynb")
+    code, out, err = here(root, "collect", "tiny", str(drop / "one"), str(drop / "two"))
+    assert code == 1 and "1 collected into submitted/ (ada)" in out
+    assert "ada_tiny.ipynb: left out, there is another of this name" in err
+
+
+def test_nbgraders_own_command_unpacks_in_the_same_way(root, drop, run):
+    archive = root / "downloaded/01_tiny/archive"
+    shutil.rmtree(archive.parent, ignore_errors=True)
+    archive.mkdir(parents=True)
+    notebook = (root / "tiny.ipynb").read_bytes()
+    a_zip(archive / "eve.zip", **{"../../../evil.ipynb": b"evil"})
+    a_zip(archive / "ada.zip", **{"tiny.ipynb": notebook})
+    done = run(root, "nbgrader", "zip_collect", "01_tiny", "--force")
+    assert done.returncode == 0, done.stderr
+    assert below(root / "submitted") == ["ada/01_tiny/tiny.ipynb"]
+    assert not list(root.rglob("evil*"))
