@@ -17,6 +17,7 @@ ASK = b"A"  # graders.wire: {"path": ..., "message": ...}
 FILE = b"F"  # JSON: what graders.testrun takes
 # from a kernel
 SHOWN = b"S"  # JSON: {"msg_type": ..., "content": ...} as in Jupyter's protocol
+TOO_LONG = "too_long"  # the msg_type of a SHOWN that stands for one that no frame holds
 DONE = b"D"  # JSON: {"count": ...}: the cell has ended
 ANSWER = b"R"  # to ASK (graders.wire) and FILE (JSON)
 

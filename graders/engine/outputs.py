@@ -6,6 +6,8 @@ import re
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from graders.engine.channel import TOO_LONG
+
 CUT = "output cut: this cell wrote more than"
 OUTPUT_CUT = "OutputLimit"
 JSON = re.compile(r"application/(.*\+)?json")
@@ -42,6 +44,8 @@ class Outputs:
             if not self._clear:
                 self.list.clear()
             return
+        if kind == TOO_LONG:
+            self._cut()
         if kind not in ("stream", "display_data", "update_display_data", "execute_result", "error"):
             return
         if not self._fits(kind, content):
@@ -67,13 +71,21 @@ class Outputs:
         if self._written <= self.most:
             return True
         if before <= self.most:
-            self._stream("stdout", f"\n[{CUT} {self.most:,} characters]\n")
+            self._say_cut()
         if kind not in ("execute_result", "error") or len(self.list) > 1000:
             return False
         if size > RESULT:
             self.list.append(error(OUTPUT_CUT, "the result was too long"))
             return False
         return True
+
+    def _cut(self) -> None:
+        if self._written <= self.most:
+            self._written = self.most + 1
+            self._say_cut()
+
+    def _say_cut(self) -> None:
+        self._stream("stdout", f"\n[{CUT} {self.most:,} characters]\n")
 
     def _stream(self, name: str, text: str) -> None:
         last = self.list[-1] if self.list else None

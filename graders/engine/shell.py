@@ -42,7 +42,7 @@ class Sink:
             return
         data = json.dumps({"msg_type": msg_type, "content": content}, default=str).encode("utf-8", "replace")
         if len(data) > frames.MAX_BYTES:
-            data = json.dumps({"msg_type": "error", "content": {"ename": "OutputLimit", "evalue": "too long"}}).encode()
+            data = json.dumps({"msg_type": frames.TOO_LONG, "content": {}}).encode()
         self.channel.send(frames.SHOWN, data)
 
 
@@ -60,11 +60,13 @@ class Stream(io.TextIOBase):
         """Keep the text until there is a piece of it."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if self.sink.left > 0:
-            self.sink.left -= len(text)
-            self._held.append(text)
-            self._size += len(text)
-            if self._size > PIECE:
+        worth = text[: max(0, self.sink.left)]
+        self.sink.left -= len(worth)
+        for start in range(0, len(worth), PIECE):
+            piece = worth[start : start + PIECE]
+            self._held.append(piece)
+            self._size += len(piece)
+            if self._size >= PIECE:
                 self.flush()
         return len(text)
 

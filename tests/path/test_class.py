@@ -108,7 +108,7 @@ def test_release_has_no_student_level_and_needs_no_path(course):
     }.items(),
 )  # fmt: skip
 def test_scores(course, student, score):
-    assert course.scores[student] == score
+    assert course.scores[student] == score, (course.first.stdout, course.first.stderr)
 
 
 @pytest.mark.parametrize(
