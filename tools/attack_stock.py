@@ -83,7 +83,7 @@ def inside(folder: Path, names: Sequence[str]) -> None:
         for attack in attacks:
             hand_in(attack, known, attack.name)
         before = arenas.contents(*watched)
-        said, start = "", time.monotonic()
+        said, start, limit = "", time.monotonic(), LIMIT if len(attacks) == 1 else 25 * len(attacks)
         log = (folder / "log").open("w+b")
         process = subprocess.Popen(
             [sys.executable, "-m", "nbgrader", "autograde", assignment],
@@ -91,9 +91,9 @@ def inside(folder: Path, names: Sequence[str]) -> None:
             stdout=log, stderr=log,
         )  # fmt: skip
         try:
-            process.wait(LIMIT if len(attacks) == 1 else 60 * len(attacks))
+            process.wait(limit)
         except subprocess.TimeoutExpired:
-            said = f"grading did not end in {LIMIT} s"
+            said = f"grading did not end in {limit} s"
             os.killpg(process.pid, signal.SIGKILL)
         seconds = time.monotonic() - start
         time.sleep(0.5)
@@ -140,7 +140,7 @@ def run(folder: Path, room: Path, attacks: Sequence[Attack]) -> dict[str, dict]:
     """Run attacks in a container of their own; score and damage by name."""
     names = [attack.name for attack in attacks]
     command = [sys.executable, "-m", "tools.attack_stock", "--inside", str(folder), *names]
-    limit = LIMIT + 120 if len(names) == 1 else 70 * len(names)
+    limit = LIMIT + 120 if len(names) == 1 else 35 * len(names)
     script = CONTAINER.format(room=room, folder=folder, limit=limit, root=ROOT, command=shlex.join(command))
     (folder / "result.json").unlink(missing_ok=True)
     done = subprocess.run(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 NEW_NS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
 NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
+NEW_ANY = NEW_NS | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET | 0x2000000  # and cgroup
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
 CAPABILITY_VERSION_3 = 0x20080522
@@ -35,18 +36,23 @@ class Calls:
         arch: what the kernel calls the processor.
         socket: of which families other than `FAMILIES` are refused: AF_VSOCK leads to the machine's host.
         keys: add_key, request_key, keyctl: keyrings outlive a process.
-        others: io_uring_setup (sockets past this filter), userfaultfd, bpf, perf_event_open.
+        others: io_uring_setup (sockets past this filter), userfaultfd, bpf, perf_event_open; unshare and setns: in a
+            user namespace of its own a process would have capabilities.
+        clone: for the same reason refused with a flag of `NEW_ANY`.
+        clone3: has its flags where no filter can look; said to be none of the kernel's, so that libc takes clone.
     """
 
     arch: int
     socket: int
     keys: tuple[int, ...]
     others: tuple[int, ...]
+    clone: int
+    clone3: int = 435
 
 
 CALLS = {
-    "x86_64": Calls(0xC000003E, 41, (248, 249, 250), (425, 323, 321, 298)),
-    "aarch64": Calls(0xC00000B7, 198, (217, 218, 219), (425, 282, 280, 241)),
+    "x86_64": Calls(0xC000003E, 41, (248, 249, 250), (425, 323, 321, 298, 272, 308), 56),
+    "aarch64": Calls(0xC00000B7, 198, (217, 218, 219), (425, 282, 280, 241, 97, 268), 220),
 }
 FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: each within a namespace
 
@@ -117,14 +123,17 @@ def confine(disk: int, tmp: bool = True) -> None:
 
 def _filter(calls: Calls) -> None:
     """Refuse system calls from now on, in all that is started too (where the kernel can: it is one wall more)."""
-    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06  # of a word, ...: the filter is a small program
+    load, equal, at_least, any_bit, end = 0x20, 0x15, 0x35, 0x45, 0x06  # of a word, ...: a small program
     allow, refuse, no_family = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.EAFNOSUPPORT
+    no_call, first_argument = 0x50000 | errno.ENOSYS, (load, 0, 0, 16)
     refused = (*calls.keys, *calls.others)
     lines = [(load, 0, 0, 4), (equal, 1, 0, calls.arch), (end, 0, 0, refuse)]  # no other processor's numbers
     lines += [(load, 0, 0, 0), (at_least, 0, 1, 1 << 30), (end, 0, 0, refuse)]  # nor x32's
     for number in refused:
         lines += [(equal, 0, 1, number), (end, 0, 0, refuse)]
-    lines += [(equal, 1, 0, calls.socket), (end, 0, 0, allow), (load, 0, 0, 16)]  # its first argument
+    lines += [(equal, 0, 1, calls.clone3), (end, 0, 0, no_call), (equal, 0, 4, calls.clone), first_argument]
+    lines += [(any_bit, 0, 1, NEW_ANY), (end, 0, 0, refuse), (end, 0, 0, allow)]
+    lines += [(equal, 1, 0, calls.socket), (end, 0, 0, allow), first_argument]
     for family in FAMILIES:
         lines += [(equal, 0, 1, family), (end, 0, 0, allow)]
     program = b"".join(struct.pack("HBBI", *line) for line in [*lines, (end, 0, 0, no_family)])

@@ -20,6 +20,7 @@ from graders.engine.timing import phase
 from graders.engine.trusted import Bench
 from graders.execute import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME
 from graders.records import Case, Record
+from graders.wire import WireError
 
 REFUSED = " is refused here"  # as `graders.engine.forbidden` says it
 FIGURE = "plot_"  # how the ids of locked cells begin that only draw
@@ -201,9 +202,25 @@ class Execution:
                 return rest
         return None
 
-    def _run_file(self, message: dict, seconds: float) -> object:
-        with phase("grade cells: a file's tests"), Kernel(self.parent, self.settings, file=True) as kernel:
-            return kernel.test_file(message, min(seconds, message["total"] + 5))
+    def _run_file(self, message: dict, seconds: float) -> list[object]:
+        """What a test file says of each class, up to the first that runs out of time.
+
+        Each class has a kernel of its own: none holds the text of another, nor how many there were.
+        """
+        end, said = monotonic() + min(seconds, message["total"]), []
+        for source in message["sources"]:
+            left = max(0.1, end - monotonic())
+            asked = message | {"sources": [source], "total": left}
+            with phase("grade cells: a file's tests"), Kernel(self.parent, self.settings, file=True) as kernel:
+                answer = kernel.test_file(asked, left + 5)
+            if not (isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict)):
+                raise WireError("an answer that is not about one class")
+            said += answer
+            if answer[0].get("status") == "timed out":
+                if left < message["limit"]:
+                    answer[0]["limit"] = message["total"]
+                break
+        return said
 
     def _ask(self, path: str, message: dict, seconds: float) -> dict:
         """Ask the kernel; cases that forbid operators, a kernel in which these were refused before it ran a cell."""

@@ -42,6 +42,8 @@ class Sink:
             return
         data = json.dumps({"msg_type": msg_type, "content": content}, default=str).encode("utf-8", "replace")
         if len(data) > frames.MAX_BYTES:
+            if msg_type == "error":
+                self(msg_type, ename=content["ename"][:PIECE], evalue=content["evalue"][:PIECE], traceback=[])
             data = json.dumps({"msg_type": frames.TOO_LONG, "content": {}}).encode()
         self.channel.send(frames.SHOWN, data)
 

@@ -14,10 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from IPython.core.inputtransformer2 import TransformerManager
+
 from graders.checks import Forbids
 
 SEPARATOR, LOCKED = "\0", "\1"  # between cells, and before a locked one
 MAX_TEXT = 1_000_000  # characters
+MAX_MAGICS = 50  # lines of a cell: IPython reads the whole cell anew for each
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -38,11 +41,14 @@ LIFTS = _words("""
     threading.settrace_all_threads threading.setprofile_all_threads
     inspect.currentframe inspect.stack inspect.trace inspect.getouterframes inspect.getinnerframes
     inspect.getclosurevars importlib.import_module importlib.machinery importlib.abc importlib._bootstrap
+    IPython.core.magic IPython.core.interactiveshell IPython.core.getipython IPython.core.events IPython.core.history
+    IPython.core.macro IPython.core.alias IPython.core.extensions IPython.get_ipython IPython.extensions IPython.utils
+    IPython.embed IPython.start_ipython
     torch.library torch.ops torch.classes torch.utils.cpp_extension
 """)
 LIFTING_ATTRIBUTES = _words("""
     __globals__ __code__ __closure__ __builtins__ __subclasses__ __loader__ f_globals f_locals f_back f_builtins
-    tb_frame gi_frame cr_frame cell_contents _execution_engine user_ns user_global_ns ast_transformers run_cell
+    tb_frame gi_frame cr_frame cell_contents _execution_engine user_ns user_global_ns ast_transformers run_cell _ip
     run_code input_transformers_post input_transformers_cleanup
 """)
 # what begins with an underscore is no business of a course's, trees and lists of tensors apart
@@ -60,7 +66,23 @@ CONSTANTS = _words("pi e tau inf nan newaxis ndarray number floating integer dty
 SHAPES = _words("shape ndim dtype device itemsize layout")
 SIZES = _words("size dim numel nelement element_size ndimension stride is_floating_point")
 OWN = ("self", "cls", "ctx")
-MAGIC = re.compile(r"%%(time|capture|prun|timeit)\b")
+# what IPython has among a notebook's names; what else no cell defines was put there by code that is not read
+PRESENT = _words("display get_ipython __name__ __doc__ __file__ __builtins__")
+MAGIC = re.compile(r"%%(time|capture|prun|timeit)\b")  # cell magics that run the cell's own code
+# and those of files, pages, other processes
+APART = re.compile(
+    r"%%(writefile|file|html|svg|latex|markdown|javascript|js|bash|sh|script|sx|system|!|perl|ruby|python[23]?|pypy)\b",
+    re.IGNORECASE,
+)
+TIMED = re.compile(r"(\s*)%(?:time|timeit|prun)\s+(?:-\S+\s+)*(.*)")
+# line magics that neither run code nor give a name another value
+HARMLESS = _words("""
+    matplotlib config precision who who_ls whos pwd ls cd cat less more man mkdir pip conda uv xmode colors lsmagic
+    magic quickref pinfo pinfo2 psource pdoc pdef pfile psearch history hist env set_env autoreload autosave
+    doctest_mode clear reset reset_selective page notebook tb automagic
+""")
+SHELL = _words("run_line_magic magic run_cell_magic system getoutput")
+HIDING = re.compile(r"\s*%?(run|macro|load|loadpy|edit|store|alias_magic|rerun|recall|rep|load_ext)\b")
 
 
 @dataclass(frozen=True)
@@ -132,7 +154,7 @@ def _reached(book: "_Book", answer: str, forbids: Forbids) -> Use | None:
             for bound, path in _imports(binding.node):
                 if bound == name == answer:
                     reader.judge(path, binding.node)
-            if use := reader.finds():
+            if use := reader.finds() or reader.stray():
                 return use
         todo += sorted(reader.names - done)
         done |= reader.names
@@ -153,51 +175,85 @@ class _Binding:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A cell's bindings; the names that it imports, with what they stand for; what in it could lift a refusal."""
+    """What a cell does to names.
+
+    Attributes:
+        bindings: its statements that bind.
+        paths: the names that it imports, with what they stand for.
+        names: all names that anything in it binds.
+        lift: what in it could lift a refusal.
+    """
 
     bindings: list[_Binding]
     paths: list[tuple[str, str]]
+    names: frozenset[str]
     lift: Use | None
 
 
 @lru_cache(maxsize=1000)  # most cells are the same in a whole class
 def _cell(text: str) -> _Cell | None:
     """A cell without its magics; None: it cannot have run, or is no Python."""
-    lines, certain = text.removeprefix(LOCKED).split("\n"), True
+    lines, certain, locked = text.removeprefix(LOCKED).split("\n"), True, text.startswith(LOCKED)
     first = next((i for i, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
         magic = MAGIC.match(lines[first])
         if not magic:
-            return None  # a file, HTML, a shell
+            hides = not locked and not APART.match(lines[first])
+            return _hiding(lines[first], first) if hides else None
         certain = magic[1] != "timeit"  # which runs it in a function
         lines[first] = ""
-    for _ in range(200):
-        try:
-            tree = compile("\n".join(lines), "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            lift = None if text.startswith(LOCKED) else next(_lifts(tree), None)
-            return _Cell(
-                [*_bindings(tree, certain)],
-                [p for s in tree.body for n in _shallow(s) for p in _imports(n)],
-                lift and replace(lift, why=EVERYWHERE),
-            )
-        except SyntaxError as error:
-            place = (error.lineno or 0) - 1
-            if not 0 <= place < len(lines) or (plain := _plain_line(lines[place])) == lines[place]:
-                return None
-            lines[place] = plain
-        except (ValueError, MemoryError):
-            return None
-    return None
+    magics = [line for line in lines if line.lstrip()[:1] in tuple("%!?,;/") or line.rstrip().endswith("?")]
+    if len(magics) > MAX_MAGICS and not locked:
+        return _hiding("too many magics", first)
+    timed = [match.expand(r"\1\2") if (match := TIMED.match(line)) else line for line in lines]
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        tree = compile(_as_python("\n".join(timed)), "<cell>", "exec", flags)
+    except (SyntaxError, ValueError, MemoryError, RuntimeError):
+        # IPython takes a cell of one line for a magic even without the %
+        hides = not locked and len(list(filter(str.strip, lines))) == 1 and HIDING.match(lines[first])
+        return _hiding(lines[first], first) if hides else None
+    lift = None if locked else next(_lifts(tree), None)
+    return _Cell(
+        [*_bindings(tree, certain)],
+        [p for s in tree.body for n in _shallow(s) for p in _imports(n)],
+        frozenset(_all_bound(tree)),
+        lift and replace(lift, why=EVERYWHERE),
+    )
 
 
-def _plain_line(line: str) -> str:
-    """A line as Python: what a ``%time`` runs stays, other magics, shell commands and questions become ``pass``."""
-    indent, rest = re.match(r"(\s*)(.*)", line).groups()
-    if timed := re.match(r"%(time|timeit|prun)\s+(?:-\S+\s+)*(.*)", rest):
-        return indent + (timed[2] or "pass")
-    if re.match(r"[%!?]", rest) or re.search(r"\?\s*$", rest):
-        return indent + "pass"
-    return re.sub(r"^(\s*[\w, ]+=)\s*[%!].*", r"\1 None", line)
+def _as_python(text: str) -> str:
+    """A cell as IPython reads it, magics and shell commands as the calls that they become."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError):
+        return TransformerManager().transform_cell(text)
+    return text  # as most are: the line numbers and the text stay
+
+
+def _hiding(line: str, place: int) -> _Cell:
+    """A cell that makes IPython run what is not in it."""
+    what = line if " " in line and not line.startswith("%") else line.split()[0]
+    return _Cell([], [], frozenset(), Use(f"uses {what}", place + 1, line[:60], EVERYWHERE))
+
+
+def _all_bound(tree: ast.AST) -> Iterator[str]:
+    """The names that a cell binds, those of its classes too, and not those that are a function's own."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            inside = list(ast.walk(node))
+            yield getattr(node, "name", "")
+            yield from (name for n in inside if isinstance(n, ast.Global) for name in n.names)
+            todo += [statement for n in inside if isinstance(n, ast.ClassDef) for statement in n.body]
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.ClassDef | ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+            yield node.name or ""
+        yield from (name for name, _ in _imports(node))
+        todo += ast.iter_child_nodes(node)
 
 
 def _text(node: ast.AST) -> tuple[int, str]:
@@ -223,8 +279,16 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
     bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    attributes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+    shells = {id(n.value.func): n for n in attributes if _called(n.value, "get_ipython")}
+    calls = {id(n.func): n for n in ast.walk(tree) if isinstance(n, ast.Call)}
     for node in ast.walk(tree):
         if id(node) in harmless:
+            continue
+        if isinstance(node, ast.Name) and node.id == "get_ipython":
+            method = shells.get(id(node))
+            if method is None or not _harmless(method.attr, calls.get(id(method))):
+                yield _shell_use(calls.get(id(method)) or node)
             continue
         paths = [path for _, path in _imports(node)]
         if isinstance(node, ast.Name | ast.Attribute | ast.Call) and (path := resolve(node)):
@@ -251,6 +315,29 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
             and _called(node.value, "globals")
         ):
             yield Use("changes globals()", *_text(node))
+
+
+def _harmless(method: str, call: ast.Call | None) -> bool:
+    """Whether what is asked of the shell runs no code that is not there to be read."""
+    if call is None or method not in SHELL:
+        return False
+    said = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else None for a in call.args]
+    if method in ("system", "getoutput"):
+        return True
+    if method == "run_cell_magic" or not said or said[0] is None:
+        return False
+    words = " ".join(s or "" for s in said).split()
+    return words[:2] == ["load_ext", "autoreload"] or words[0] in HARMLESS
+
+
+def _shell_use(node: ast.AST) -> Use:
+    """What is asked of the shell, as its author wrote it where that was a magic."""
+    line, text = _text(node)
+    method = getattr(getattr(node, "func", None), "attr", "")
+    if method in ("run_line_magic", "run_cell_magic") and node.args and isinstance(node.args[0], ast.Constant):
+        words = [str(a.value) for a in node.args if isinstance(a, ast.Constant)]
+        return Use(f"uses %{words[0]}", line, f"%{' '.join(words)}"[:60])
+    return Use("uses get_ipython", line, text)
 
 
 def _of_processes(node: ast.AST) -> bool:
@@ -314,6 +401,7 @@ class _Book:
         self.bindings: dict[str, list[_Binding]] = {}
         self.paths: dict[str, str] = {}
         self.stars: list[str] = []
+        self.names = frozenset().union(*(cell.names for cell in cells))
         for cell in cells:
             for binding in cell.bindings:
                 self.bindings.setdefault(binding.name, []).append(binding)
@@ -432,6 +520,7 @@ class _Reader(ast.NodeVisitor):
         self.functions = frozenset(forbids.names.split())
         self.scopes: list[dict[str, list[ast.AST | str]]] = []  # per function: each name, and what it may stand for
         self.names: set[str] = set()  # of the student's, that are used
+        self.loaded: dict[str, ast.AST] = {}  # of these, those whose value is taken
         self.uses: list[Use] = []
         self.taken: Use | None = None  # where tensors become Python numbers
         self.powers: Use | None = None
@@ -443,6 +532,13 @@ class _Reader(ast.NodeVisitor):
         if not self.uses and self.forbids.numbers and self.taken and self.powers:
             return replace(self.powers, what="makes a power of Python numbers")
         return self.uses[0] if self.uses else None
+
+    def stray(self) -> Use | None:
+        """A name that is used and that nothing defines: what it stands for was put there unseen."""
+        for name, node in self.loaded.items():
+            if name not in self.book.names and self.book.path(name) is None and name not in PRESENT:
+                return Use(f"uses {name}, which no cell defines", *_text(node), IN_ANSWERS)
+        return None
 
     def _values(self, name: str) -> list[ast.AST | str] | None:
         """What a name may stand for; None: it is not a function's own, or is being looked at already."""
@@ -549,6 +645,8 @@ class _Reader(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if not self._is_local(node.id):
             self.names.add(node.id)
+            if isinstance(node.ctx, ast.Load):
+                self.loaded.setdefault(node.id, node)
         if isinstance(node.ctx, ast.Load) and (path := self.resolve(node)):
             self.judge(path, node)
 
@@ -563,6 +661,7 @@ class _Reader(ast.NodeVisitor):
         """The student's own name that a path begins with: ``f = torch.exp`` and then ``f(x)``."""
         if (root := _root(node)) and not self._is_local(root):
             self.names.add(root)
+            self.loaded.setdefault(root, node)
 
     def visit_Import(self, node: ast.Import) -> None:
         """An import is judged where its name is used."""

@@ -256,6 +256,17 @@ def test_a_flood_is_cut(execute):
     assert text(after) == "1"
 
 
+@pytest.mark.parametrize(
+    "shown", ["print('x' * 50_000_000)", "display('x' * 50_000_000)", "raise ValueError('x' * 50_000_000)"]
+)
+def test_one_text_that_no_frame_holds_is_cut(execute, shown):
+    flood, after = execute(shown, "1")
+    assert CUT in text(flood)
+    assert len(text(flood)) < 2 * SETTINGS.max_output
+    assert [o.ename for o in flood.outputs if o.output_type == "error"] == (["ValueError"] if "raise" in shown else [])
+    assert text(after) == "1"
+
+
 def test_memory_and_processes_are_limited(execute):
     settings = replace(SETTINGS, memory=1 << 29, processes=20)
     memory, processes, files, after = execute(

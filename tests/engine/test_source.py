@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,11 @@ INNOCENT = {
     "item for a plot": "ys = [Sigmoid.apply(t).item() ** t.item() for t in torch.linspace(-1, 1, 5)]\nplt.plot(ys)",
     "compared with torch's": "assert torch.allclose(Sigmoid.apply(torch.ones(3)), torch.sigmoid(torch.ones(3)))",
     "magics": "%matplotlib inline\n%timeit Sigmoid.apply(torch.ones(3))\n!pip list\nSigmoid?\nfiles = !ls",
+    "the same as a script has them": "get_ipython().run_line_magic('matplotlib', 'inline')\nget_ipython().system('ls')",
+    "a reloader": "%load_ext autoreload\n%autoreload 2",
+    "a file of its own": "%%writefile notes.py\ndef helper(x):\n    return torch.sigmoid(x)",
+    "a cell that is no Python": "retrun Sigmoid",
+    "display": "from IPython.display import Markdown, display\ndisplay(Markdown('fine'))",
     "a timed cell": "%%time\nSigmoid.apply(torch.ones(10))",
     "another language": "%%html\n<b>torch._C</b>",
     "colab": "import sys\nif 'google.colab' in sys.modules:\n    print(sys.version)",
@@ -134,15 +140,17 @@ def test_solutions_and_the_sample_class_are_let_through(set_name: str) -> None:
         texts = [answers.get(meta.get("grade_id"), text) for text, meta in cells]
         uses = {t.name: use for t in graded if (use := _looked_at(t, joined(texts, locked)))}
         uses = {name: use for name, use in uses.items() if "nowhere" not in use.what}
-        # one calls the built-in, and is meant to
-        assert not uses or (student.parent.name, *uses) == ("farah", "Sigmoid"), (student, uses)
+        # one calls the built-in, one forgot an import, and both are meant to
+        meant = {("farah", "Sigmoid"), ("jun", "GradientReversal")}
+        assert not uses or (student.parent.name, *uses) in meant, (student, uses)
 
 
 @pytest.mark.parametrize("set_name", SETS)
 def test_right_solutions_of_the_set_files_are_let_through(set_name: str) -> None:
     tree = ast.parse(Path(graders.sets.module(set_name).__file__).read_text())
-    tree.body = [n for n in tree.body if not (isinstance(n, ast.ImportFrom) and n.module.startswith("graders"))]
-    for node in tree.body:
+    for place, node in enumerate(tree.body):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("graders"):
+            (tree.body[place],) = ast.parse(" = ".join(a.asname or a.name for a in node.names) + " = None").body
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             node.decorator_list = []
     text = ast.unparse(tree)
@@ -247,6 +255,24 @@ ANYWHERE = {
     "memory": "open('/proc/self/mem', 'r+b')",
     "the names of the notebook": "globals()['Sigmoid'] = f",
     "the shell": "get_ipython().run_cell('x')",
+    "the shell's exec": "get_ipython().ex('Sigmoid = f')",
+    "the shell's names": "get_ipython().push({'Sigmoid': f})",
+    "the shell by a name": "shell = get_ipython()",
+    "the shell by its module": "from IPython import get_ipython as g\ng().ex('Sigmoid = f')",
+    "the shell that exit holds": "exit._ip.ex('Sigmoid = f')",
+    "another file": "%run other.py",
+    "another file, as one line": "run other.py",
+    "another file, kept": "x = %run other.py",
+    "another file, indented": "if True:\n    %run other.py",
+    "another file by its function": "get_ipython().run_line_magic('run', 'other.py')",
+    "a magic that is computed": "get_ipython().run_line_magic('r' + 'un', 'other.py')",
+    "a macro": "%macro m 1-3",
+    "another name for a magic": "%alias_magic r run",
+    "a magic of one's own": "from IPython.core.magic import register_cell_magic",
+    "a cell of that magic": "%%mine\nSigmoid = f",
+    "a call without brackets": ",exec Sigmoid=f",
+    "a stored name": "%store -r Sigmoid",
+    "many magics": "%pwd\n" * 60 + "%run other.py",
     "timed": "%time f = torch._C",
     "in a timed cell": "%%time\nimport ctypes",
     "in a class": "class A:\n    class B:\n        import ctypes",
@@ -259,8 +285,39 @@ ANYWHERE = {
 def test_what_could_lift_the_refusal_is_refused_anywhere(name: str) -> None:
     assert found("import torch", ANYWHERE[name], RIGHT).startswith("Yours ")
     assert found("import torch", RIGHT, ANYWHERE[name])
-    if "%%" not in ANYWHERE[name]:
+    if "%%" not in ANYWHERE[name]:  # the course's own cells may
         assert found("import torch", RIGHT, locked=(ANYWHERE[name],)) == "" or name == "graders"
+
+
+STRAYS = (
+    "helper(x)",
+    "helper.half(x)",
+    "Out[2](x)",
+    "_(x)",
+    "(lambda: helper)()(x)",
+    "[helper for _ in range(2)][0](x)",
+)
+
+
+@pytest.mark.parametrize("code", STRAYS)
+def test_a_name_that_no_cell_defines_is_refused_in_an_answer(code: str) -> None:
+    message = f"uses {re.search('helper|Out|_', code)[0]}, which no cell defines in line 5"
+    assert message in found("import torch", with_exp(code))
+    assert found("import torch", f"x = torch.ones(2)\n{code}", RIGHT) == ""
+    for binding in (
+        "helper, Out, _ = 1, 2, 3",
+        "def f():\n    global helper, Out, _\n    helper = Out = _ = 1",
+    ):
+        assert found("import torch", binding, with_exp(code)) == ""
+    assert message in found("import torch", "def f(helper, Out, _):\n    helper = Out = _ = 1", with_exp(code))
+
+
+def test_names_of_classes_and_handlers_are_no_strays() -> None:
+    inner = "class C:\n    half = 0.5\n    other = half * 2\n"
+    made = "def f(x):\n" + textwrap.indent(f"{inner}return C.other * x\n", "    ")
+    caught = "try:\n    one = 1\nexcept ValueError as error:\n    one = error\n"
+    for cell in (f"{inner}def f(x):\n    return C.other * x\n", made, f"{caught}def f(x):\n    return one * x\n"):
+        assert found("import torch", cell, with_exp("torch.exp(-f(x).abs())")) == "", cell
 
 
 DECOYS = {

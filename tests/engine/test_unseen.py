@@ -142,6 +142,28 @@ def test_x():
     assert graded.outputs[-1].data["text/plain"] == "0.0", text(graded)
 
 
+def test_a_test_file_sees_one_class_and_not_the_others(execute):
+    """Of those that it is run on, some right, some wrong, their order would say which is which."""
+    file = """%%writefile test_sigmoid.py
+import sys
+def texts(value, depth):
+    if isinstance(value, str):
+        return {value} if "class Sigmoid" in value and "def forward" in value and "seen" not in value else set()
+    if isinstance(value, (list, tuple, dict)) and depth:
+        inside = value.values() if isinstance(value, dict) else value
+        return set().union(*(texts(v, depth - 1) for v in inside))
+    return set()
+def test_one():
+    frame, seen = sys._getframe(), set()
+    while frame:
+        seen |= texts(dict(frame.f_locals), 4)
+        frame = frame.f_back
+    assert len(seen) == 1, len(seen)"""
+    tests = {"test": 'from graders import grade\n\ngrade("sigmoid", "SigmoidTests", "catches")'}
+    _, graded = execute(file, cell("", "test"), tests=tests)
+    assert "Catches 0 of" in text(graded), text(graded)  # it failed on none
+
+
 CALLS = """
 import ctypes, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -155,6 +177,8 @@ def makes(family):
         return True
     except OSError:
         return False
+def refused(call, *arguments):
+    return ctypes.get_errno() if call(*arguments) < 0 else 0
 """
 
 
@@ -180,6 +204,10 @@ def test_keys_of_the_grader_are_not_seen_and_none_are_left(execute, monkeypatch)
         ("libc.syscall(425, 4, ctypes.create_string_buffer(200)) >= 0", False),  # io_uring
         ("libc.syscall(323, 1) >= 0", False),  # userfaultfd
         ("libc.syscall(0x40000000 | 39) >= 0", False),  # x32
+        ("refused(libc.unshare, 0x10000000)", 1),  # EPERM: by the filter; where there may be none of it, ENOSPC
+        ("refused(libc.syscall, 56, 0x10000000 | 17, 0, 0, 0, 0)", 1),  # clone, into a namespace for users
+        ("refused(libc.syscall, 435, 0, 0)", 38),  # clone3: libc takes clone
+        ("os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)[1]", 0),
     ],
 )
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of another processor")
