@@ -111,7 +111,8 @@ def inside(folder: Path, names: Sequence[str]) -> None:
         if before.get(name) != after.get(name)
     }
     damage += [f"changed {name}/" for name in sorted(changed)]
-    names = {str(course): "the course", str(arena.home): "~", str(ROOT): "the project"}
+    names = {str(course): "the course", str(arena.home): "~", sys.prefix: "the environment"}
+    names |= {str(ROOT): "the project", sys.base_prefix: "Python"}
     for path in sorted({str(path.parent) for path in arenas.planted(course, arena.home)}):
         place = next((path.replace(at, name, 1) for at, name in names.items() if path.startswith(at)), path)
         damage.append(f"planted files in {place}")

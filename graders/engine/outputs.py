@@ -35,6 +35,11 @@ class Outputs:
         self._clear = False
         self._displays: dict[str, list[NotebookNode]] = {}
 
+    @property
+    def size(self) -> int:
+        """How many characters are kept, about."""
+        return min(self._written, self.most)
+
     def __call__(self, message: object) -> None:
         """Take one message, as in Jupyter's protocol; what is none is passed over."""
         content = message.get("content") if isinstance(message, dict) else None

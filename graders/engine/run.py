@@ -25,6 +25,8 @@ from graders.wire import WireError
 REFUSED = " is refused here"  # as `graders.engine.forbidden` says it
 FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
+CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more is cut too
+LITTLE = 1000  # characters that a cell may always show
 NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
 _warm: dict[str, Parent] = {}
 _others: list[dict[str, Parent]] = []
@@ -104,6 +106,7 @@ class Execution:
         self.deadline = monotonic() + job.settings.notebook_time
         self.stopped: tuple[str, str] | None = None
         self.sound = True
+        self.room = CELLS_FULL * job.settings.max_output  # characters of output left to the notebook
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
 
@@ -139,10 +142,13 @@ class Execution:
             elif str(_id(cell)).startswith(FIGURE) and not self.settings.figures:
                 cell.outputs = [new_output("stream", text=NOT_DRAWN)]
             else:
-                outputs = Outputs(self.settings.max_output)
+                outputs = Outputs(max(LITTLE, min(self.settings.max_output, self.room)))
                 cell.outputs = outputs.list
-                with phase("visible checks" if str(_id(cell)).startswith(FOR_THE_EYE) else "student's cells"):
-                    self.kernel.cell(cell.source, outputs, seconds)
+                try:
+                    with phase("visible checks" if str(_id(cell)).startswith(FOR_THE_EYE) else "student's cells"):
+                        self.kernel.cell(cell.source, outputs, seconds)
+                finally:
+                    self.room -= outputs.size
         except OutOfTime:
             cell.outputs.append(error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and was stopped"))
         except Stuck:

@@ -126,6 +126,13 @@ def _walls(side: Path) -> list[str]:
                     command += ["--perms", "0755", "--dir", str(parent)]
             command += ["--ro-bind", str(real), str(real)]
             seen.append(real)
+    course = Path.cwd()
+    around = next((place for place in seen if course.is_relative_to(place)), None)
+    if around and (course / "nbgrader_config.py").exists():
+        raise SandboxError(
+            f"no sandbox: the course is in the Python environment {around}, and student code has to see all of that; "
+            "make the environment in a folder of its own (python3 -m venv .venv)"
+        )
     package = _package()
     if any(package.is_relative_to(place) for place in seen):  # installed there: the right answers, the hidden tests
         command += ["--perms", "0555", "--tmpfs", str(package), "--remount-ro", str(package)]
@@ -300,16 +307,20 @@ class WarmParent(Parent):
         if group := _memory_group() if self.sandbox else None:
             program = ["sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', str(group), *program]
         self._group = group
-        self._process = subprocess.Popen(
-            program,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            env=None if self.sandbox else _environment(place),
-            cwd="/",
-            start_new_session=True,  # Ctrl-C on a terminal is not for it
-        )
+        try:
+            self._process = subprocess.Popen(
+                program,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                env=None if self.sandbox else _environment(place),
+                cwd="/",
+                start_new_session=True,  # Ctrl-C on a terminal is not for it
+            )
+        except OSError as error:
+            theirs.close()
+            raise SandboxError(f"no sandbox: {program[0]} does not start ({error}); {REMEDY}") from None
         theirs.close()
         self._ready = False
 

@@ -256,6 +256,13 @@ def test_a_flood_is_cut(execute):
     assert text(after) == "1"
 
 
+def test_a_notebook_of_floods_is_cut(execute):
+    cells = execute(*["print('x' * 20_000)"] * 12, "1", settings=replace(SETTINGS, max_output=10_000))
+    assert sum(len(text(c)) for c in cells) < 60_000
+    assert all(CUT in text(c) for c in cells[:-1])
+    assert text(cells[-1]) == "1"
+
+
 @pytest.mark.parametrize(
     "shown", ["print('x' * 50_000_000)", "display('x' * 50_000_000)", "raise ValueError('x' * 50_000_000)"]
 )

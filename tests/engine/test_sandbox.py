@@ -97,6 +97,24 @@ def test_a_sandbox_that_does_not_start_says_why(monkeypatch, tmp_path):
         parent.close()
 
 
+def test_a_course_in_its_own_environment_is_refused(monkeypatch, tmp_path):
+    """`python -m venv .` in the course's folder: student code sees the environment, so it would see the solutions."""
+    (tmp_path / "nbgrader_config.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sandbox, "_environments", lambda: [tmp_path])
+    with pytest.raises(SandboxError, match=r"the course is in the Python environment .*python3 -m venv \.venv"):
+        WarmParent("required")
+
+
+def test_a_program_that_cannot_be_started_says_why(monkeypatch):
+    def started(*arguments: object, **more: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(sandbox.subprocess, "Popen", started)
+    with pytest.raises(SandboxError, match=r"does not start \(.*Cannot allocate memory\)"):
+        WarmParent("required")
+
+
 def test_the_end_of_the_grader_is_the_end_of_all(warm):
     """A grader that is killed leaves no process and no control group's members behind."""
     code = (
