@@ -62,7 +62,10 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Timed:
-    """One command: which, on how many submissions of a set, and how long it took. Stock has no workers (0)."""
+    """One command: which, on how many submissions of a set, and how long it took. Stock has no workers (0).
+
+    `first`: the seconds of our command on one submission, right after; all above that is what more submissions take.
+    """
 
     assignment: str
     submissions: int
@@ -71,6 +74,7 @@ class Timed:
     load: float  # before it started
     seconds: float
     cpu: float = 0.0  # 0: not counted
+    first: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -190,11 +194,11 @@ class Bench:
             raise BenchError(f"`python -m {' '.join(module)}` ended with {done.returncode}:\n{last}")
         return seconds, cpu
 
-    def command(self, assignment: str, workers: int) -> list[str]:
-        """Stock's (0 workers) or our command for a set."""
+    def command(self, assignment: str, workers: int, *students: str) -> list[str]:
+        """Stock's (0 workers) or our command for a set; ours for some of its students."""
         if not workers:
             return ["nbgrader", "autograde", assignment]
-        return ["graders", "grade", assignment, "--workers", str(workers), *self.options]
+        return ["graders", "grade", assignment, *students, "--workers", str(workers), *self.options]
 
     def timed(self, assignment: str, workers: int, turn: int) -> tuple[Timed, Scores]:
         """Grade a set; how long it took, and the scores."""
@@ -206,7 +210,10 @@ class Bench:
             who = "ours" if workers else "stock"
             ungraded = sorted(missing | {student for (student, _), score in found.items() if score is None})
             raise BenchError(f"{who} left {', '.join(ungraded)} without a score in {assignment}")
-        return Timed(assignment, len(self.classes[assignment]), workers, turn, load, seconds, cpu), found
+        first, names = 0.0, list(self.classes[assignment])
+        if workers and len(names) > 1:
+            first, _ = self.seconds(course, self.command(assignment, workers, names[0]))
+        return Timed(assignment, len(names), workers, turn, load, seconds, cpu, first), found
 
     def where(self, assignment: str, count: int) -> tuple[Counter[str], Counter[str]]:
         """Seconds by phase, of stock a submission of `count`, of ours (1 worker) a submission of all.
@@ -283,15 +290,26 @@ def neighbours(
     return sum(getattr(s, what) for s, _ in pairs), sum(getattr(o, what) for _, o in pairs)
 
 
+def further(seen: Sequence[Timed], workers: int, assignment: str | None = None) -> float:
+    """Seconds that ours takes for each submission after the first: without the command's start. 0: not measured."""
+    chosen = [t for t in seen if t.workers == workers and t.first and assignment in (None, t.assignment)]
+    more = sum(t.submissions - 1 for t in chosen)
+    return max(0.0, sum(t.seconds - t.first for t in chosen)) / more if more else 0.0
+
+
 def table(seen: Sequence[Timed], cores: int) -> str:
-    """A line for each set and number of workers: seconds of both, the ratio, and what more workers bring."""
+    """A line for each set and number of workers: seconds of both, the ratio, and what more workers bring.
+
+    "first" is our command on one submission, "further" each of the others: what a larger class costs.
+    """
     counts = sorted({t.workers for t in seen if t.workers})
     sets = list(dict.fromkeys(t.assignment for t in seen))
     counted = all(t.cpu for t in seen)
     head = f"{'set':<22}{'workers':>7}{'stock s':>10}{'ours s':>9}{'ratio':>7}"
-    lines = [head + (f"{'stock CPU':>12}{'ours CPU':>10}{'ratio':>7}" if counted else "") + "  to 1 worker"]
+    head += f"{'stock CPU':>12}{'ours CPU':>10}{'ratio':>7}" if counted else ""
+    lines = [f"{head}{'first s':>9}{'further s':>11}  further, to 1 worker"]
     for name in [*sets, *([None] if len(sets) > 1 else [])]:
-        alone = neighbours(seen, 1, name)[1]
+        alone = further(seen, 1, name)
         for workers in counts:
             stock, ours = neighbours(seen, workers, name)
             if not ours:
@@ -300,9 +318,11 @@ def table(seen: Sequence[Timed], cores: int) -> str:
             if counted:
                 theirs, own = neighbours(seen, workers, name, "cpu")
                 line += f"{theirs:>12.1f}{own:>10.1f}{theirs / own:>7.1f}"
-            if alone and workers > 1:
-                line += f"  {alone / ours:.2f}"
-                line += f" ({alone / ours / workers:.0%} of linear)" if workers <= cores else ""
+            if each := further(seen, workers, name):
+                line += f"{neighbours(seen, workers, name, 'first')[1]:>9.1f}{each:>11.3f}"
+                if alone and workers > 1:
+                    line += f"  {alone / each:.2f}"
+                    line += f" ({alone / each / workers:.0%} of linear)" if workers <= cores else ""
             lines.append(line)
     spread = [t.seconds for t in seen if not t.workers and t.assignment == sets[0]]
     if len(spread) > 1:

@@ -89,27 +89,30 @@ def runs(assignment: str, stock: float, **ours: float) -> list[Timed]:
     """A turn of a set: stock before each of ours, `w2=4.0` is two workers; stock is slower each time."""
     found = []
     for i, (name, seconds) in enumerate(ours.items()):
-        found += [Timed(assignment, 20, 0, 0, 0.5, stock + i), Timed(assignment, 20, int(name[1:]), 0, 0.5, seconds)]
+        found.append(Timed(assignment, 20, 0, 0, 0.5, stock + i))
+        found.append(Timed(assignment, 20, int(name[1:]), 0, 0.5, seconds, first=1.0))
     return found
 
 
 def test_a_ratio_is_that_of_neighbours() -> None:
-    seen = runs("a", 100, w1=20, w2=10, w4=9) + runs("b", 50, w1=10, w2=6, w4=5)
+    seen = runs("a", 100, w1=20, w2=10.5, w4=9) + runs("b", 50, w1=10, w2=6, w4=5)
     assert bench.neighbours(seen, 1, "a") == (100, 20) and bench.neighbours(seen, 4, "b") == (52, 5)
-    assert bench.neighbours(seen, 2) == (152, 16)
+    assert bench.neighbours(seen, 2) == (152, 16.5)
     assert bench.neighbours(runs("a", 100, w1=20) * 2, 1, "a") == (200, 40)  # two turns
     lines = [line.split() for line in bench.table(seen, cores=2).splitlines()]
-    assert ["a", "1", "100.0", "20.0", "5.0"] in lines
-    assert ["a", "2", "101.0", "10.0", "10.1", "2.00", "(100%", "of", "linear)"] in lines
-    assert ["a", "4", "102.0", "9.0", "11.3", "2.22"] in lines  # more workers than cores: no share
-    assert ["in", "all", "2", "152.0", "16.0", "9.5", "1.88", "(94%", "of", "linear)"] in lines
+    assert ["a", "1", "100.0", "20.0", "5.0", "1.0", "1.000"] in lines
+    assert ["a", "2", "101.0", "10.5", "9.6", "1.0", "0.500", "2.00", "(100%", "of", "linear)"] in lines
+    assert ["a", "4", "102.0", "9.0", "11.3", "1.0", "0.421", "2.38"] in lines  # more workers than cores: no share
+    assert ["in", "all", "2", "152.0", "16.5", "9.2", "2.0", "0.382", "1.93", "(97%", "of", "linear)"] in lines
+    alone = [replace(t, first=0.0) for t in seen]
+    assert "linear)" not in bench.table(alone, cores=2)
     assert "in all" not in bench.table(runs("a", 100, w1=20), cores=2)
 
 
 def test_seconds_of_the_cpu_are_compared_where_they_are_counted() -> None:
-    seen = [replace(t, cpu=t.seconds * (t.workers + 1)) for t in runs("a", 100, w1=20, w2=10)]
+    seen = [replace(t, cpu=t.seconds * (t.workers + 1)) for t in runs("a", 100, w1=20, w2=10.5)]
     lines = [line.split() for line in bench.table(seen, cores=2).splitlines()]
-    assert ["a", "2", "101.0", "10.0", "10.1", "101.0", "30.0", "3.4", "2.00", "(100%", "of", "linear)"] in lines
+    assert lines[2][:11] == ["a", "2", "101.0", "10.5", "9.6", "101.0", "31.5", "3.2", "1.0", "0.500", "2.00"]
     seen[0] = replace(seen[0], cpu=0.0)
     assert "CPU" not in bench.table(seen, cores=2)
 
