@@ -79,7 +79,7 @@ TIMED = re.compile(r"(\s*)%(?:time|timeit|prun)\s+(?:-\S+\s+)*(.*)")
 HARMLESS = _words("""
     matplotlib config precision who who_ls whos pwd ls cd cat less more man mkdir pip conda uv xmode colors lsmagic
     magic quickref pinfo pinfo2 psource pdoc pdef pfile psearch history hist env set_env autoreload autosave
-    doctest_mode clear reset reset_selective page notebook tb automagic
+    doctest_mode clear reset reset_selective page notebook tb automagic pylab gui
 """)
 SHELL = _words("run_line_magic magic run_cell_magic system getoutput")
 HIDING = re.compile(r"\s*%?(run|macro|load|loadpy|edit|store|alias_magic|rerun|recall|rep|load_ext)\b")
@@ -290,7 +290,7 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
             if method is None or not _harmless(method.attr, calls.get(id(method))):
                 yield _shell_use(calls.get(id(method)) or node)
             continue
-        paths = [path for _, path in _imports(node)]
+        paths = [path for name, path in _imports(node) if name != "get_ipython"]  # of which each use is looked at
         if isinstance(node, ast.Name | ast.Attribute | ast.Call) and (path := resolve(node)):
             paths.append("" if path.startswith("builtins.") and path.split(".")[1] in bound else path)
         for path in paths:

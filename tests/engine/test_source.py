@@ -61,7 +61,8 @@ INNOCENT = {
     "item for a plot": "ys = [Sigmoid.apply(t).item() ** t.item() for t in torch.linspace(-1, 1, 5)]\nplt.plot(ys)",
     "compared with torch's": "assert torch.allclose(Sigmoid.apply(torch.ones(3)), torch.sigmoid(torch.ones(3)))",
     "magics": "%matplotlib inline\n%timeit Sigmoid.apply(torch.ones(3))\n!pip list\nSigmoid?\nfiles = !ls",
-    "the same as a script has them": "get_ipython().run_line_magic('matplotlib', 'inline')\nget_ipython().system('ls')",
+    "the same as a script has them": "from IPython import get_ipython\n"
+    "get_ipython().run_line_magic('matplotlib', 'inline')\nget_ipython().system('ls')",
     "a reloader": "%load_ext autoreload\n%autoreload 2",
     "a file of its own": "%%writefile notes.py\ndef helper(x):\n    return torch.sigmoid(x)",
     "a cell that is no Python": "retrun Sigmoid",
