@@ -199,7 +199,7 @@ def _plain(text: str) -> str:
     """Without times, counts and who was ready when: three students are fewer than ten."""
     text = re.sub(r"\b\d+ of( \d+| them)", "N of N", re.sub(r"\d+:\d\d", "M:SS", text))
     text = re.sub(r"\b\d+ submissions, \d+ to grade", "N submissions, N to grade", text)
-    return re.sub(r"N of N, \w+(, [\d.]+ a second, M:SS left)?$", "N of N, STUDENT", text)
+    return re.sub(r"N of N, \w+(, [\d.]+ a (second|minute), M:SS left)?$", "N of N, STUDENT", text)
 
 
 def test_the_documented_commands_do_what_the_page_says(course, run):
