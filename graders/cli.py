@@ -127,6 +127,7 @@ def _grade(arguments: argparse.Namespace) -> int:
     students = [student for student in students if not arguments.student or student in arguments.student]
     if not students:
         raise CourseError(f"nothing handed in for {assignment}: submitted/STUDENT/{assignment}/ is where it belongs")
+    _register(course, assignment)  # while the warm parent loads
     with _crew(course, arguments.workers, arguments.scheduler) as crew:
         faults = grade_class(course, assignment, students, arguments.force, crew)
     return 1 if faults else 0
@@ -150,35 +151,36 @@ def _crew(course: Course, workers: int | None = None, scheduler: str | None = No
             crew.stop()
 
 
+def _register(course: Course, assignment: str) -> None:
+    with prepared_once(), phase("start: registering"):
+        course.register(assignment)
+
+
 def grade_class(
     course: Course, assignment: str, students: Sequence[str], force: bool, crew: pool.Crew | None = None
 ) -> dict[str, list[Problem]]:
-    """Grade students with progress, a line per fault on stderr and a summary; the faults by student."""
+    """Grade students of a registered set with progress, a line per fault on stderr and a summary; faults by student."""
     faults: dict[str, list[Problem]] = {}
     graded = failed = 0
     start = time.monotonic()
-    with prepared_once():
-        with phase("start: registering"):
-            course.register(assignment)
-        with cells_once():
-            todo = {student for student in students if force or not course.is_graded(assignment, student)}
-            work = (
-                (student, _jobs(course, assignment, student) if crew and student in todo else [])
-                for student in students
-            )
-            _progress(f"{assignment}: {len(students)} submissions, {len(todo)} to grade")
-            finished = pool.executed(crew, work) if crew else work
-            for number, (student, results) in enumerate(finished, 1):
-                ready = pool.answering(results, crew) if crew else nullcontext()
-                with ready, phase("nbgrader: sanitising, saving, writing"):
-                    executed, problems = course.grade(assignment, student, student in todo)
-                graded += executed
-                failed += any(problem.fatal for problem in problems)
-                todo.discard(student)
-                if problems:
-                    faults[student] = problems
-                    _tell(*(f"{student}: {problem}" for problem in problems))
-                _progress(f"{assignment}: {number} of {len(students)}, {student}{_rate(start, graded, len(todo))}")
+    with prepared_once(), cells_once():
+        todo = {student for student in students if force or not course.is_graded(assignment, student)}
+        work = (
+            (student, _jobs(course, assignment, student) if crew and student in todo else []) for student in students
+        )
+        _progress(f"{assignment}: {len(students)} submissions, {len(todo)} to grade")
+        finished = pool.executed(crew, work) if crew else work
+        for number, (student, results) in enumerate(finished, 1):
+            ready = pool.answering(results, crew) if crew else nullcontext()
+            with ready, phase("nbgrader: sanitising, saving, writing"):
+                executed, problems = course.grade(assignment, student, student in todo)
+            graded += executed
+            failed += any(problem.fatal for problem in problems)
+            todo.discard(student)
+            if problems:
+                faults[student] = problems
+                _tell(*(f"{student}: {problem}" for problem in problems))
+            _progress(f"{assignment}: {number} of {len(students)}, {student}{_rate(start, graded, len(todo))}")
     _progress("")
     kept = len(students) - graded - failed
     parts = [f"{len(students) - failed} of {len(students)} submissions graded in {_clock(time.monotonic() - start)}"]
@@ -267,15 +269,20 @@ def print_lost(course: Course, rows: dict[str, dict[str, float | None]]) -> None
                 print(lost)
 
 
+def _registered(course: Course, assignment: str, *rest: object, **more: object) -> dict[str, list[Problem]]:
+    _register(course, assignment)
+    return grade_class(course, assignment, *rest, **more)
+
+
 def _sample(arguments: argparse.Namespace) -> int:
     course = Course(Path.cwd(), arguments.verbose)
     try:
         with _crew(course) as crew:
             if isinstance(crew, pool.Local):
                 crew.ready()
-            return run_sample(course, partial(grade_class, crew=crew), print_lost, arguments.update)
+            return run_sample(course, partial(_registered, crew=crew), print_lost, arguments.update)
     except pool.PoolError as error:
         print(f"graders: the sample class is harmless, it is graded without a sandbox ({error})", file=sys.stderr)
     course.app.config.TrustedExecute.sandbox = "off"
     with _crew(course) as crew:
-        return run_sample(course, partial(grade_class, crew=crew), print_lost, arguments.update)
+        return run_sample(course, partial(_registered, crew=crew), print_lost, arguments.update)

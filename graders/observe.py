@@ -506,14 +506,17 @@ class _Trace(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         self.operators.add(func.name())
-        for tensor in tree_leaves(result):
+        more = False
+        for tensor in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             if isinstance(tensor, Tensor):
                 storage = tensor.untyped_storage()
-                ref = StorageWeakRef(storage)
+                ref, size = StorageWeakRef(storage), storage.nbytes()
                 if ref.cdata not in self.known:
-                    self.made[ref.cdata] = ref, storage.nbytes()
-                    self.largest = max(self.largest, storage.nbytes() // tensor.element_size())
-        self.peak = max(self.peak, sum(self.alive().values()))
+                    more |= self.made.get(ref.cdata, (ref, -1))[1] != size
+                    self.made[ref.cdata] = ref, size
+                    self.largest = max(self.largest, size // tensor.element_size())
+        if more:  # a view makes no peak
+            self.peak = max(self.peak, sum(self.alive().values()))
         return result
 
     def alive(self) -> dict[int, int]:

@@ -367,11 +367,11 @@ class WarmParent(Parent):
             self._process.wait()
         self._log.close()
         self._folder.cleanup()
-        for _ in range(20 if self._group else 0):  # its last process may still be on its way out
+        for _ in range(200 if self._group else 0):  # its last process may still be on its way out
             with suppress(OSError):
                 self._group.rmdir()
                 break
-            time.sleep(0.05)
+            time.sleep(0.005)
 
 
 _early: list[WarmParent] = []
