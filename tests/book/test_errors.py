@@ -1,0 +1,196 @@
+"""The page of error messages: each message it quotes is raised there, its index is whole, and the search finds it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from bs4 import BeautifulSoup
+from nbformat import NotebookNode
+from playwright.sync_api import Browser
+
+from tests.book import page_checks
+from tests.book.book_build import ROOT, Build
+from tests.book.page_checks import Watched
+from tests.tools.chapters import MEDIAN_LINES, MOST_LINES, MYST, size_faults
+from tools.notebooks import read
+
+PAGE = ROOT / "book/a_errors.ipynb"
+LEAST = 25
+QUOTE = re.compile(r"(`+) ?(?P<message>.+?) ?\1", re.DOTALL)
+ROW = re.compile(r"^\| \[`(?P<words>.+?)`\]\(#(?P<place>[^)]+)\) \| (?P<heading>.+?) \|$", re.MULTILINE)
+NAMES = re.compile(r"^(\w*(Error|Warning)|Unsupported): ")
+SEARCHES = [  # the rare words of messages, as the page tells its reader to type them
+    "incorrect number gradients",
+    "gradient different None position corresponding forward input Variable",
+    "invalid gradient index shape compatible",
+    "variables modified inplace operation",
+    "Trying to backward through the graph a second time",
+    "element 0 of tensors does not require grad and does not have a grad_fn",
+    "grad can be implicitly created only for scalar outputs",
+    "differentiated Tensors appears used graph allow_unused",
+    "leaf Variable that requires grad in-place operation",
+    "Jacobian mismatch output input numerical analytical",
+    "Backward is not reentrant",
+    "override setup_context staticmethod",
+    "vmap data-dependent control flow",
+    "hook changed size value",
+    "Unsupported custom jvp",
+    "autograd ambiguity vmap staticmethod generate_vmap_rule",
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A heading of the page, the messages quoted right below it, and what its cells print."""
+
+    heading: str
+    messages: list[str]
+    printed: str
+
+
+def plain(text: str) -> str:
+    """The text without its line breaks."""
+    return " ".join(text.split())
+
+
+def slug(heading: str) -> str:
+    """The name of a heading's place."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def entries(notebook: NotebookNode) -> list[Entry]:
+    """The entries of the page: a heading of the third level each."""
+    found: list[Entry] = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            if found:
+                text = "".join(output.get("text", "") for output in cell.outputs)
+                found[-1] = Entry(found[-1].heading, found[-1].messages, f"{found[-1].printed} {plain(text)}")
+            continue
+        for heading, body in re.findall(r"^### (.+)\n\n((?:.|\n)+)", cell.source, re.MULTILINE):
+            messages = []
+            for paragraph in body.split("\n\n"):
+                if not (quote := QUOTE.fullmatch(paragraph)):
+                    break
+                messages.append(plain(quote["message"]))
+            found.append(Entry(heading, messages, ""))
+    return found
+
+
+def rows(notebook: NotebookNode) -> list[re.Match]:
+    """The rows of the index, which is in the first cell."""
+    return list(ROW.finditer(notebook.cells[0].source))
+
+
+def faults(notebook: NotebookNode) -> Iterator[str]:
+    """What is wrong with the entries and the index, one line each."""
+    found, index = entries(notebook), rows(notebook)
+    if sum(len(entry.messages) for entry in found) < LEAST:
+        yield f"fewer than {LEAST} messages"
+    places = [slug(entry.heading) for entry in found]
+    yield from (f"{place}: two headings" for place in set(places) if places.count(place) > 1)
+    for entry in found:
+        if not entry.messages:
+            yield f"{entry.heading}: quotes no message"
+        for message in entry.messages:
+            if message not in entry.printed:
+                yield f"{entry.heading}: not printed: {message}"
+            listed = [row for row in index if row["place"] == slug(entry.heading)]
+            if not any(row["words"] in message for row in listed):
+                yield f"{entry.heading}: not in the index: {message}"
+    by_place = {slug(entry.heading): entry for entry in found}
+    for row in index:
+        entry = by_place.get(row["place"])
+        if entry is None or entry.heading != row["heading"]:
+            yield f"the index leads nowhere: {row[0]}"
+        elif not any(row["words"] in message for message in entry.messages):
+            yield f"the index has words of no message: {row['words']}"
+        if NAMES.match(row["words"]):
+            yield f"the index is sorted by the message, not by its type: {row['words']}"
+    words = [re.sub(r"[^\w ]", "", row["words"].lower()).strip() for row in index]
+    if words != sorted(words):
+        yield "the index is not in order"
+
+
+@pytest.fixture
+def notebook() -> NotebookNode:
+    return read(PAGE)
+
+
+def test_each_message_is_raised_and_in_the_index(notebook: NotebookNode) -> None:
+    assert list(faults(notebook)) == []
+
+
+def test_the_page_keeps_the_form_of_a_chapter(notebook: NotebookNode) -> None:
+    sizes = [fault for fault in size_faults(notebook) if "lines" in fault]
+    assert sizes == [], (MEDIAN_LINES, MOST_LINES)
+    for cell in notebook.cells:
+        assert cell.cell_type == "code" or not MYST.search(cell.source), cell.id
+
+
+def edited(cell: str, old: str, new: str):
+    def edit(notebook: NotebookNode) -> None:
+        found = next(c for c in notebook.cells if c.id == cell)
+        assert old in found.source
+        found.source = found.source.replace(old, new, 1)
+
+    return edit
+
+
+def silent(notebook: NotebookNode) -> None:
+    next(c for c in notebook.cells if c.id == "count").outputs = []
+
+
+def shortened(notebook: NotebookNode) -> None:
+    del notebook.cells[40:]
+
+
+def unlisted(notebook: NotebookNode) -> None:
+    row = next(row for row in rows(notebook) if row["place"] == "the-two-jacobians-differ")
+    notebook.cells[0].source = notebook.cells[0].source.replace(row[0] + "\n", "")
+
+
+def swapped(notebook: NotebookNode) -> None:
+    one, two = (row[0] for row in rows(notebook)[:2])
+    notebook.cells[0].source = notebook.cells[0].source.replace(f"{one}\n{two}", f"{two}\n{one}")
+
+
+PLANTED = {
+    "a message that nobody raises": (edited("on-count", "returned an", "gave an"), "not printed"),
+    "a cell that prints nothing": (silent, "not printed"),
+    "too few": (shortened, "fewer than 25 messages"),
+    "a message left out of the index": (unlisted, "not in the index"),
+    "a heading renamed": (edited("on-count", "### Too few", "### Few"), "the index leads nowhere"),
+    "a heading twice": (edited("on-shape", "A gradient has the wrong shape", "Too few or too many gradients"), "two h"),
+    "no quote": (edited("on-leaf", "`RuntimeError: a leaf", "See `a leaf"), "quotes no message"),
+    "words of no message": (edited("title", "`a leaf Variable", "`a leafy Variable"), "words of no message"),
+    "sorted by type": (edited("title", "[`a leaf", "[`RuntimeError: a leaf"), "not by its type"),
+    "out of order": (swapped, "not in order"),
+}
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_planted_fault_is_found(case: str, notebook: NotebookNode) -> None:
+    edit, fault = PLANTED[case]
+    edit(notebook)
+    assert any(fault in found for found in faults(notebook)), list(faults(notebook))
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_the_search_finds_the_page_by_a_message(words: str, site: str, chromium: Browser) -> None:
+    context = chromium.new_context()
+    watched = Watched(context, site)
+    watched.page.goto(f"{site}/book/intro.html")
+    found = page_checks.found_by_search(watched, words)
+    context.close()
+    assert "Error messages" in found
+
+
+def test_the_index_leads_to_every_entry_on_the_built_page(book: Build, notebook: NotebookNode) -> None:
+    html = book.html / "book/a_errors.html"
+    table = BeautifulSoup(html.read_text(encoding="utf-8"), "html.parser").select("article table")[0]
+    targets = [link["href"] for link in table.select("tbody td:first-child a")]
+    assert len(targets) == len(rows(notebook))
+    assert {target.removeprefix("#") for target in targets} <= page_checks.anchors(html)
+    assert len(set(targets)) == len(entries(notebook))

@@ -1,0 +1,293 @@
+"""The kernels of book/d_kernels.ipynb, beyond what its stored outputs say.
+
+The C++ extension needs a compiler and ninja. Triton's kernels are run on its interpreter and compiled for a GPU where
+Triton is installed, the CUDA source is compiled where there is an nvcc and run where there is a GPU; elsewhere those
+tests are skipped.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+import pytest
+import torch
+from torch.utils.cpp_extension import include_paths
+
+from bench import kernels as bench
+from tools.notebooks import ROOT
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed: pip install triton==3.7.1")
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+
+Pair = tuple
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The page's definitions."""
+    return bench.page(tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module")
+def built(page: ModuleType) -> Pair:
+    """Forward and backward of the page's extension."""
+    ops = page.build()
+    return ops.geglu_forward, ops.geglu_backward
+
+
+def outputs() -> dict[str, str]:
+    """What the page's cells have printed, by their ids."""
+    cells = nbformat.read(bench.NOTEBOOK, as_version=4).cells
+    return {c.id: "".join(o.get("text", "") for o in c.outputs) for c in cells if c.cell_type == "code"}
+
+
+def test_the_stored_outputs_come_from_a_run_with_a_compiler_and_triton() -> None:
+    shown = outputs()
+    assert shown["build-run"] == "C++: built\n"
+    for cell in ("triton-run", "flash-run"):
+        assert "Triton, interpreter, CPU\n" in shown[cell], "run `make notebooks` with Triton installed"
+        assert "False" not in shown[cell]
+    assert shown["blind"].count("\n") == 4
+    assert shown["cuda-run"].startswith("CUDA: not run here"), "then say in the page's text what was run"
+
+
+def test_the_extension_passes_the_list(page: ModuleType, built: Pair) -> None:
+    assert all(page.checks(built).values()), page.checks(built)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_shape_that_fills_vectors_and_leaves_a_rest(page: ModuleType, built: Pair, dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    for n in (1, 7, 16, 31, 33, 129):
+        x, bias = torch.randn(5, 2 * n).to(dtype), torch.randn(2 * n).to(dtype)
+        assert page.compare(lambda x, b: page.Geglu.apply(x, b, built), x, bias, page.ramp), n
+
+
+def test_the_exponential_is_as_right_as_its_argument(page: ModuleType, built: Pair) -> None:
+    p = torch.linspace(-30, 30, 200_001)
+    x = torch.stack([p, torch.ones_like(p)], -1)
+    ours = built[0](x, torch.zeros(2))[:, 0].double()
+    argument = 2 * (2 / torch.pi) ** 0.5 * p.double() * (1 + 0.044715 * p.double() ** 2)
+    right = p.double() * torch.sigmoid(argument)  # (1 + tanh) / 2 is 0 where this is 1e-20
+    far = (ours - right).abs() > 3e-7 * (2 + argument.abs()) * right.abs() + 1e-36
+    assert not far.any(), p[far][:5]
+
+
+def test_the_number_of_threads_changes_no_bit(built: Pair) -> None:
+    torch.manual_seed(0)
+    g, x, bias = torch.randn(333, 40), torch.randn(333, 80), torch.randn(80)
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 2, 5):
+        torch.set_num_threads(threads)
+        found.append((built[0](x, bias), *built[1](g, x, bias)))
+    torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def test_inputs_are_left_alone(page: ModuleType, built: Pair) -> None:
+    x, bias, g = torch.randn(5, 8), torch.randn(8), torch.randn(5, 4)
+    kept = [t.clone() for t in (x, bias, g)]
+    built[0](x, bias)
+    built[1](g, x, bias)
+    assert all(map(torch.equal, kept, (x, bias, g)))
+
+
+REFUSED = {
+    "odd": ((torch.ones(3, 5), torch.ones(5)), "even last dimension"),
+    "0-d": ((torch.ones(()), torch.ones(2)), "even last dimension"),
+    "bias of another length": ((torch.ones(3, 6), torch.ones(3)), "shape (2n,)"),
+    "bias of another dtype": ((torch.ones(3, 6), torch.ones(6).double()), "dtype of x"),
+    "integers": ((torch.ones(3, 6).long(), torch.ones(6).long()), "float dtype"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_pointers_cannot_see_is_refused(case: str, built: Pair) -> None:
+    inputs, words = REFUSED[case]
+    with pytest.raises(RuntimeError, match=words.replace("(", r"\(").replace(")", r"\)")):
+        built[0](*inputs)
+
+
+def test_a_gradient_of_another_size_is_refused(built: Pair) -> None:
+    with pytest.raises(RuntimeError, match="gradient: other shape"):
+        built[1](torch.ones(2, 3), torch.ones(3, 6), torch.ones(6))
+    with pytest.raises(RuntimeError, match="gradient: other dtype"):
+        built[1](torch.ones(3, 3).double(), torch.ones(3, 6), torch.ones(6))
+
+
+PLANTED = {  # one change in the source, and the check that must see it
+    "value without its bias": (
+        "gelu(A(p[j]) + A(b[j]), value, slope);\n    y",
+        "gelu(A(p[j]), value, slope);\n    y",
+        "parity",
+    ),
+    "slope of another function": ("c * (1 + 3 * k * square)", "c * (1 + k * square)", "gradcheck"),
+    "sum of the left half alone": ("sum_q[j] += right", "sum_q[j] += 0", "gradcheck"),
+    "one chunk alone": ("i < std::min(rows, end * CHUNK)", "i < std::min(rows, CHUNK)", "parity"),
+    "overflow": ("return x > 88.f ? INFINITY :", "return x > 88.f ? 1.f :", "inf, nan"),
+    "strides of the gradient": ("g = torch::stable::contiguous(g_)", "g = torch::stable::clone(g_)", "layouts"),
+    "another dtype in memory": ("f(torch::headeronly::BFloat16{}, float{})", "f(double{}, float{})", "dtypes"),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_seen(fault: str, page: ModuleType) -> None:
+    right, wrong, seen = PLANTED[fault]
+    source = [part.replace(right, wrong) for part in page.FOR_CPU]
+    assert source != page.FOR_CPU
+    ops = page.build(source, flags=())
+    try:
+        passed = page.checks((ops.geglu_forward, ops.geglu_backward))
+    except RuntimeError as error:  # the stable headers know a pointer's dtype
+        assert fault == "another dtype in memory", error
+    else:
+        assert not passed[seen], passed
+
+
+def script(cells: str = "") -> str:
+    """The page's code cells as one program; of the definitions alone where `cells` says so."""
+    kept = [
+        c.source
+        for c in nbformat.read(bench.NOTEBOOK, as_version=4).cells
+        if c.cell_type == "code" and (not cells or cells in c.metadata.get("tags", []))
+    ]
+    return "\n\n\n".join(kept)
+
+
+def run(folder: Path, source: str, **environment: str) -> str:
+    """What a program prints, in a process of its own."""
+    file = folder / "program.py"
+    file.write_text(source, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        env={**os.environ, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("missing", ["c++", "ninja"])
+def test_without_its_tools_the_page_goes_on(missing: str, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in {"c++", "ninja"} - {missing}:
+        (tools / tool).symlink_to(shutil.which(tool) or sys.executable)
+    source = script().replace('sysconfig.get_path("scripts")', '""')  # where pip puts ninja
+    # Triton's interpreter takes long, and the build is not its matter
+    shown = run(tmp_path, source.replace("TRITON = importlib", "TRITON = None and importlib"), PATH=str(tools))
+    lines = [line for line in shown.splitlines() if line.startswith("C++")]
+    assert lines == [
+        f"C++ is left out below: {missing} not found. Install a C++ compiler (Debian: apt-get install g++) "
+        "and ninja (pip install ninja)."
+    ]
+    assert "composed\n  parity True\n" in shown and shown.count("Triton: not run here") == 2
+
+
+def test_no_python_headers_and_no_cache_are_needed(page: ModuleType, tmp_path: Path) -> None:
+    source = tmp_path / "main.cpp"
+    source.write_text("\n".join(["#define NAME test", *page.FOR_CPU]))
+    paths = [f"-I{path}" for path in include_paths("cpu")]
+    done = subprocess.run(
+        ["c++", "-std=c++20", "-M", *paths, str(source)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "stable/library.h" in done.stdout
+    assert "Python.h" not in done.stdout and "pybind11" not in done.stdout
+
+
+@needs_nvcc
+def test_the_cuda_source_compiles(page: ModuleType, tmp_path: Path) -> None:
+    source = tmp_path / "cuda.cu"
+    source.write_text("\n".join(["#define NAME test", *page.FOR_CUDA]))
+    paths = [f"-I{path}" for path in include_paths("cpu")]
+    chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in (80, 90)]
+    done = subprocess.run(
+        ["nvcc", "-c", "-std=c++20", *chips, *paths, str(source), "-o", str(tmp_path / "cuda.o")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@needs_gpu
+def test_cuda_passes_the_list(page: ModuleType, built: Pair) -> None:
+    assert all(page.checks(built, "cuda").values()), page.checks(built, "cuda")
+
+
+INTERPRETED = """
+import json, warnings
+
+with warnings.catch_warnings(action="ignore"):
+    results = {"geglu": checks((triton_forward, triton_backward), DEVICE), "flash": flash_checks(DEVICE)}
+
+
+@triton.jit
+def padded_keys_seen(qi, kj, i, j, nk, scale, CAUSAL: constexpr):
+    s = dot(qi, tl.trans(kj)) * scale
+    if CAUSAL:
+        s = tl.where(j[None, :] <= i[:, None], s, -float("inf"))
+    return s
+
+
+scores = padded_keys_seen
+results["planted"] = [flash_error(*flash_inputs(16, nk, 16, device=DEVICE), False) < 1e-10 for nk in (16, 33)]
+print(json.dumps(results))
+"""
+
+
+@needs_triton
+def test_triton_passes_the_lists(tmp_path: Path) -> None:
+    results = json.loads(run(tmp_path, script(bench.DEFINITIONS) + INTERPRETED).splitlines()[-1])
+    assert all(results["geglu"].values()) and len(results["geglu"]) == 7, results
+    assert all(results["flash"].values()) and len(results["flash"]) == 7, results
+    assert results["planted"] == [True, False]  # seen where the keys do not fill their blocks
+
+
+COMPILED = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+kinds = {"fp32": tl.float32, "fp64": tl.float64, "fp16": tl.float16, "bf16": tl.bfloat16}
+for kind, T in kinds.items():
+    wider = "fp64" if kind == "fp64" else "fp32"
+    types = dict.fromkeys(("lse", "delta", "sums"), f"*{wider}") | dict.fromkeys(("rows", "n", "nq", "nk", "d"), "i32")
+    for kernel in (forward_kernel, backward_kernel, flash_forward, flash_dq, flash_dkdv):
+        constants = {"CHUNK": 16, "BLOCK": 256, "A": getattr(tl, "float" + wider[2:])}
+        constants |= {"CAUSAL": True, "B": 64, "D": 64, "T": T}
+        constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
+        signature = {name: types.get(name, f"*{kind}") for name in kernel.arg_names} | {"scale": "fp32"}
+        signature = {name: signature[name] for name in kernel.arg_names} | dict.fromkeys(constants, "constexpr")
+        made = triton.compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 90, 32))
+        assert made.asm["cubin"]
+        print(kernel.__name__, kind, made.metadata.shared)
+"""
+
+
+@needs_triton
+def test_triton_compiles_for_a_gpu(tmp_path: Path) -> None:
+    shown = run(
+        tmp_path, script(bench.DEFINITIONS) + COMPILED, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path / "cache")
+    )
+    lines = [line.split() for line in shown.splitlines()]
+    assert len(lines) == 20
+    assert all(int(shared) <= 227 * 1024 for *_, shared in lines)  # what a block may have on sm_90
+
+
+def test_the_page_names_the_commands_that_exist() -> None:
+    text = (ROOT / "book/d_kernels.ipynb").read_text(encoding="utf-8")
+    for option in ("--gpu", "--headers"):
+        assert f"python -m bench.kernels {option}" in text and f'"{option}"' in Path(bench.__file__).read_text()
