@@ -36,6 +36,7 @@ TERMS = {  # what a reader would look for on each page
     "book/errata": "torch",
     "book/instructors": "gradebook",
     "book/trust": "sandbox",
+    "book/notation": "tuple",
     "book/glossary": "subgradient",
     "book/bibliography": "higham",
 }
