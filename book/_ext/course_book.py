@@ -1,5 +1,9 @@
 """What the book's build needs that no option of Sphinx or its extensions says."""
 
+import contextlib
+import socket
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +28,41 @@ def link_citations(app: Sphinx, env: BuildEnvironment) -> None:
 def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
     """Turn a link to a notebook that is no page of the book, such as an exercise set, into a download.
 
-    MyST does so for every other kind of file; a notebook it takes for a page that is missing.
+    MyST does so for every other kind of file; a notebook it takes for a page that is missing. A link to a page is a
+    download where its title says so: ``[chapter](01_relu.ipynb "Download")``.
     """
     for link in list(doctree.findall(addnodes.pending_xref)):
         notebook = f"{link['reftarget']}.ipynb"
-        if link.get("refdomain") != "doc" or link["reftarget"] in app.env.found_docs:
+        if link.get("refdomain") != "doc":
+            continue
+        if link["reftarget"] in app.env.found_docs and link.get("title") != "Download":
             continue
         if (app.srcdir / notebook).is_file():
             download = addnodes.download_reference("", "", *link.children, reftarget=f"/{notebook}", refexplicit=True)
             link.replace_self(download)
+
+
+def start_katex(rundir: Path, timeout: float) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start KaTeX's server and connect to it by a Unix socket, however long the server takes until it listens.
+
+    The extension's own start connects once, on a busy machine too early; its start by TCP retries, but there each
+    formula waits 40 ms for an acknowledgement, which is over a minute for the book.
+
+    Raises:
+        KaTeXError: the server does not listen after ``timeout`` seconds.
+    """
+    path = rundir / "katex.sock"
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(katex.KaTeXServer.build_command(socket=path), stdin=pipe, stdout=pipe, cwd=rundir)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+            connection.connect(str(path))
+            return process, connection
+        time.sleep(0.001)
+    process.kill()
+    raise katex.KaTeXServer.timeout_error(timeout)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -41,8 +71,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     node = next(p for p in (package / "bin" / "node", package / "node.exe") if p.exists())
     katex.NODEJS_BINARY = str(node)
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0  # seconds; the default of 5 is short on a busy machine
-    # Over a Unix socket the extension connects once, and on a busy machine before the server listens; here it retries.
-    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
+    katex.KaTeXServer.start_server_process = start_katex
     katex.KATEX_DEFAULT_OPTIONS["throwOnError"] = True  # an unknown macro stops the build, in place of red text
     app.connect("doctree-read", offer_downloads, priority=400)  # before Sphinx collects the files to copy (500)
     app.connect("env-updated", link_citations)

@@ -3,11 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 
 from nbformat import NotebookNode
 
+from tools.cards import read_card
 from tools.notebooks import figure_name
 
 HEADINGS = [
@@ -23,26 +23,8 @@ HEADINGS = [
     "Summary",
 ]
 CELLS, WORDS, MEDIAN_LINES, MOST_LINES, FUNCTION_LINES = 45, 2500, 12, 40, 25
-CARD = re.compile(
-    r"\*\*You will be able to\*\*\n\n(?P<abilities>(?:- [^\n]+\n){3})\n"
-    r"\*\*What it takes\*\*\n\n"
-    r"- \*\*Time:\*\* (?P<minutes>\d+) minutes\n"
-    r"- \*\*Difficulty:\*\* (?P<difficulty>[1-5]) of 5\n"
-    r"- \*\*Needs:\*\* (?P<needs>[^\n]+)"
-)
-NEEDS = re.compile(r"nothing but PyTorch tensors|(\[Chapter \d+\]\(\d\d_\w+\.ipynb\)(, | and |$))+")
 MISCONCEPTION = re.compile(r"misconception:(?P<task>[A-Z]\w*)\.(?P<name>[a-z][a-z0-9_]*)")
 MYST = re.compile(r"^(```+|:::+)\{|\{[a-z:+-]+\}`", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Card:
-    """What a chapter's card says."""
-
-    abilities: list[str]
-    minutes: int
-    difficulty: int
-    needs: list[str]  # file names of chapters
 
 
 def words(markdown: str) -> int:
@@ -81,15 +63,6 @@ def part_faults(notebook: NotebookNode) -> Iterator[str]:
                 yield f"cell {cell.id}: {match.group()} shows raw outside the book"
     if found[1:] != HEADINGS:
         yield f"the parts are {found[1:]}"
-
-
-def read_card(source: str) -> Card | None:
-    """The card that a cell holds, None where it breaks the grammar."""
-    match = CARD.fullmatch(source)
-    if match is None or not NEEDS.fullmatch(match["needs"]):
-        return None
-    abilities = [line.removeprefix("- ") for line in match["abilities"].splitlines()]
-    return Card(abilities, int(match["minutes"]), int(match["difficulty"]), re.findall(r"\((\S+)\)", match["needs"]))
 
 
 def card_faults(notebook: NotebookNode, file: str, chapters: list[str]) -> Iterator[str]:

@@ -33,7 +33,7 @@ import torch.utils.checkpoint
 from nbformat import NotebookNode
 from torch.autograd.function import FunctionCtx
 
-from tests.tools.chapters import read_card
+from tools.cards import read_card
 from tools.notebooks import figure_name
 
 MODULES = [

@@ -6,7 +6,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from tests.tools.chapters import HEADINGS, Card, chapter_faults, read_card, words
+from tests.tools.chapters import HEADINGS, chapter_faults, words
+from tools.cards import Card, read_card
 from tools.notebooks import ROOT
 
 CHAPTERS = sorted(path.name for path in ROOT.glob("book/[0-9][0-9]_*.ipynb"))

@@ -1,0 +1,245 @@
+"""What the book's first page takes from the chapters and from its own code: the same bytes while those are the same.
+
+    python -m tools.first_page [--check]
+
+- ``book/map.svg``: the chapters and which comes before which, drawn from their cards;
+- ``book/bump.svg``: the losses of the two nets that the page's code trains;
+- in ``book/intro.md``, the second line of each chapter's entry: minutes, difficulty, what it needs.
+
+With ``--check`` nothing is written: the exit code is 1, with a line for each file that is out of date.
+"""
+
+import argparse
+import contextlib
+import io
+import itertools
+import math
+import re
+import sys
+from pathlib import Path
+
+from tools.cards import Card, read_card
+from tools.notebooks import ROOT, NotebookError, read
+
+BOX, BLUE, ORANGE, INK = "#2f6fab", "#3f87c7", "#d0722b", "#7d7d7d"
+STYLE = 'font-family="system-ui, sans-serif"'
+ENTRY = re.compile(r"^\d+\. \[.+?\]\((?P<file>\d\d_\w+\.ipynb)\).*\n   (?P<line>.*)\\$", re.MULTILINE)
+
+
+class FirstPageError(Exception):
+    """What the author has to mend, in one line."""
+
+
+# ------------------------------------------------------------------- the map
+
+
+def cards(root: Path) -> dict[str, tuple[str, Card]]:
+    """Each chapter's title and card, by the name of its file, in order."""
+    found = {}
+    for path in sorted(root.glob("book/[0-9][0-9]_*.ipynb")):
+        cells = read(path).cells
+        if (card := read_card(cells[1].source)) is None:
+            raise FirstPageError(f"{path.relative_to(root)}: the second cell is not a card; see CONTRIBUTING.md")
+        found[path.name] = cells[0].source.splitlines()[0].removeprefix("# "), card
+    return found
+
+
+def arrows(needs: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """The needs that do not follow from others: chapter 3 needs 2, which needs 1, so no arrow leads from 1 to 3."""
+    before: dict[str, set[str]] = {}
+    for chapter, direct in needs.items():
+        before[chapter] = set(direct).union(*(before[need] for need in direct))
+    return [
+        (need, chapter)
+        for chapter, direct in needs.items()
+        for need in direct
+        if not any(need in before[other] for other in direct)
+    ]
+
+
+def places(chapters: list[str], edges: list[tuple[str, str]]) -> dict[str, tuple[int, int]]:
+    """A row and one of three columns for each chapter: below what it needs, with arrows that are short and free."""
+    row = dict.fromkeys(chapters, 0)
+    for need, chapter in edges:  # sorted by chapter, so that what a chapter needs has its row
+        row[chapter] = max(row[chapter], row[need] + 1)
+    rows = [[c for c in chapters if row[c] == r] for r in range(max(row.values()) + 1)]
+    if max(map(len, rows)) > 3:
+        raise FirstPageError("more than three chapters in one row of the map: draw it with more columns")
+
+    def cost(column: dict[str, int]) -> int:
+        """The columns that arrows cross, and much more for a chapter that an arrow would run through."""
+        length = sum(abs(column[a] - column[b]) for a, b in edges)
+        through = sum(
+            column[c] == column[a] == column[b] and row[a] < row[c] < row[b] for a, b in edges for c in chapters
+        )
+        askew = sum(column[a] != column[b] and row[b] - row[a] > 1 for a, b in edges)
+        return length + 10 * through + 10 * askew
+
+    layouts = itertools.product(*(itertools.permutations(range(3), len(names)) for names in rows))
+    columns = [
+        {c: k for names, ks in zip(rows, layout, strict=True) for c, k in zip(names, ks, strict=True)}
+        for layout in layouts
+    ]
+    best = min(columns, key=lambda column: (cost(column), abs(sum(column.values()) - len(chapters))))
+    return {c: (row[c], best[c]) for c in chapters}
+
+
+def draw_map(chapters: dict[str, tuple[str, Card]]) -> str:
+    """The map as SVG: text lies on boxes of its own colour, so it is read on any ground."""
+    edges = arrows({name: card.needs for name, (_, card) in chapters.items()})
+    at = places(list(chapters), edges)
+    wide, high, gap, step = 116, 54, 6, 86
+    left = {name: column * (wide + gap) for name, (_, column) in at.items()}
+    top = {name: row * step for name, (row, _) in at.items()}
+    parts = []
+    for a, b in edges:
+        x, y, u, v = left[a] + wide / 2, top[a] + high, left[b] + wide / 2, top[b] - 2
+        bend = min(16, (v - y) / 2)
+        parts.append(
+            f'<path d="M{x:g},{y}C{x:g},{y + bend:g} {u:g},{v - bend - 6:g} {u:g},{v}" fill="none" stroke="{INK}" '
+            'stroke-width="1.5" marker-end="url(#tip)"/>'
+        )
+    for name, (title, card) in chapters.items():
+        number, words = int(name[:2]), title.split(":")[0].removeprefix("A ")
+        lines = [f"{number} {words}"] if len(words) < 15 else _halves(f"{number} {words}")
+        lines.append(f"{card.minutes} min")
+        parts.append(f'<rect x="{left[name]}" y="{top[name]}" width="{wide}" height="{high}" rx="6" fill="{BOX}"/>')
+        for n, line in enumerate(lines):
+            x, y = left[name] + wide / 2, top[name] + high / 2 + 4 + 15 * (n - (len(lines) - 1) / 2)
+            weight = 400 if line is lines[-1] else 600
+            parts.append(f'<text x="{x:g}" y="{y:g}" font-weight="{weight}">{line}</text>')
+    total = sum(card.minutes for _, card in chapters.values())
+    size = 3 * wide + 2 * gap, max(top.values()) + high
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" '
+        f'height="{size[1]}" role="img" {STYLE} font-size="11" fill="#fff" text-anchor="middle">\n'
+        f"<title>The {len(chapters)} chapters, {total} minutes, with an arrow from each to those that need it</title>\n"
+        f'<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+        f'<path d="M0,0L8,4L0,8z" fill="{INK}"/></marker></defs>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _halves(text: str) -> list[str]:
+    """A title in two lines of about one length."""
+    words = text.split()
+    cut = min(range(1, len(words)), key=lambda k: abs(len(" ".join(words[:k])) - len(" ".join(words[k:]))))
+    return [" ".join(words[:cut]), " ".join(words[cut:])]
+
+
+# ------------------------------------------------------------------- the two losses
+
+
+def losses(page: str) -> dict[str, list[float]]:
+    """Run the page's Python, which leaves the losses of the two nets as ``by_hand`` and ``by_autograd``."""
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+            exec(compile(code, "book/intro.md", "exec"), names)
+    try:
+        return {"by hand": names["by_hand"], "autograd": names["by_autograd"]}
+    except KeyError as missing:
+        raise FirstPageError(f"book/intro.md: its code leaves no {missing}; the figure needs both losses") from None
+
+
+def draw_losses(curves: dict[str, list[float]]) -> str:
+    """Loss against step, the loss on a logarithmic axis, as SVG."""
+    left, right, top, bottom, width, height = 46, 8, 24, 40, 420, 220
+    steps = max(map(len, curves.values())) - 1
+    low, high = -3, 0  # powers of ten
+
+    def x(step: float) -> float:
+        return left + step / steps * (width - left - right)
+
+    def y(loss: float) -> float:
+        return top + (high - math.log10(loss)) / (high - low) * (height - top - bottom)
+
+    parts = []
+    for power, text in zip(range(low, high + 1), ("0.001", "0.01", "0.1", "1"), strict=True):
+        parts.append(f'<path d="M{left},{y(10**power):.1f}H{width - right}" stroke="{INK}" stroke-opacity="0.3"/>')
+        parts.append(f'<text x="{left - 6}" y="{y(10**power) + 4:.1f}" text-anchor="end">{text}</text>')
+    for step in range(0, steps + 1, steps // 4):
+        parts.append(f'<text x="{x(step):.1f}" y="{height - bottom + 18}" text-anchor="middle">{step:,}</text>')
+    parts.append(f'<text x="{x(steps / 2):.1f}" y="{height - 4}" text-anchor="middle">step</text>')
+    parts.append('<text x="0" y="12">loss</text>')
+    looks = {"by hand": (ORANGE, ' stroke-dasharray="7 4"'), "autograd": (BLUE, "")}
+    for name, curve in curves.items():
+        shown = [step for step in range(steps + 1) if step % 10 == 0 or step < 20]
+        points = " ".join(f"{x(step):.1f},{y(curve[step]):.1f}" for step in shown)
+        colour, dash = looks[name]
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"{dash}/>')
+        parts.append(
+            f'<text x="{x(steps):.1f}" y="{y(curve[-1]) - 10:.1f}" text-anchor="end" fill="{colour}" '
+            f'font-weight="600">{name}: {curve[-1]:.4f}</text>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" {STYLE} font-size="13" fill="{INK}">\n'
+        "<title>Loss against training step for the two gradients</title>\n" + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+# ------------------------------------------------------------------- the page
+
+
+def fill(page: str, chapters: dict[str, tuple[str, Card]]) -> str:
+    """The page with the second line of each chapter's entry as the cards have it."""
+    seen = []
+
+    def entry(match: re.Match[str]) -> str:
+        file = match["file"]
+        seen.append(file)
+        if file not in chapters:
+            return match[0]
+        card = chapters[file][1]
+        needs = [f"[{int(need[:2])}]({need})" for need in card.needs]
+        comes = "nothing but PyTorch tensors" if not needs else f"chapter{'s' * (len(needs) > 1)} {', '.join(needs)}"
+        line = f"{card.minutes} minutes, difficulty {card.difficulty} of 5; needs {comes}."
+        return match[0].removesuffix(match["line"] + "\\") + line + "\\"
+
+    filled = ENTRY.sub(entry, page)
+    if seen != list(chapters):
+        raise FirstPageError(f"book/intro.md lists {seen or 'no chapters'}; the chapters are {list(chapters)}")
+    return filled
+
+
+def first_page(root: Path = ROOT) -> dict[Path, str]:
+    """What each of the three files should hold."""
+    page = (root / "book/intro.md").read_text(encoding="utf-8")
+    chapters = cards(root)
+    return {
+        root / "book/map.svg": draw_map(chapters),
+        root / "book/bump.svg": draw_losses(losses(page)),
+        root / "book/intro.md": fill(page, chapters),
+    }
+
+
+def same(old: str, new: str) -> bool:
+    """Whether texts are the same but for coordinates that differ by a pixel: processors round losses differently."""
+    pixels = re.compile(r"(?<=[ ,\"])-?\d+\.\d(?=[ ,\"])")
+    numbers = [list(map(float, pixels.findall(text))) for text in (old, new)]
+    return pixels.sub("", old) == pixels.sub("", new) and all(abs(a - b) <= 1 for a, b in zip(*numbers, strict=True))
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="tools.first_page", description="Draw the first page's map and losses.")
+    parser.add_argument("--check", action="store_true", help="write nothing; say what is out of date")
+    check = parser.parse_args(arguments).check
+    try:
+        files = first_page(root)
+    except (FirstPageError, NotebookError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    old = [path for path, new in files.items() if not path.exists() or not same(path.read_text("utf-8"), new)]
+    for path in old:
+        name = path.relative_to(root)
+        if check:
+            print(f"{name} is out of date: run `python -m tools.first_page`", file=sys.stderr)
+        else:
+            path.write_text(files[path], encoding="utf-8")
+            print(f"{name} written")
+    return int(check and bool(old))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
