@@ -88,7 +88,7 @@ def draw_map(chapters: dict[str, tuple[str, Card]]) -> str:
     """The map as SVG: text lies on boxes of its own colour, so it is read on any ground."""
     edges = arrows({name: card.needs for name, (_, card) in chapters.items()})
     at = places(list(chapters), edges)
-    wide, high, gap, step = 116, 54, 6, 86
+    wide, high, gap, step = 122, 56, 6, 88
     left = {name: column * (wide + gap) for name, (_, column) in at.items()}
     top = {name: row * step for name, (row, _) in at.items()}
     parts = []
@@ -101,8 +101,8 @@ def draw_map(chapters: dict[str, tuple[str, Card]]) -> str:
         )
     for name, (title, card) in chapters.items():
         number, words = int(name[:2]), title.split(":")[0].removeprefix("A ")
-        lines = [f"{number} {words}"] if len(words) < 15 else _halves(f"{number} {words}")
-        lines.append(f"{card.minutes} min")
+        lines = [words] if len(words) < 15 else _halves(words)
+        lines.append(f"{number} · {card.minutes} min")
         parts.append(f'<rect x="{left[name]}" y="{top[name]}" width="{wide}" height="{high}" rx="6" fill="{BOX}"/>')
         for n, line in enumerate(lines):
             x, y = left[name] + wide / 2, top[name] + high / 2 + 4 + 15 * (n - (len(lines) - 1) / 2)
@@ -112,7 +112,7 @@ def draw_map(chapters: dict[str, tuple[str, Card]]) -> str:
     size = 3 * wide + 2 * gap, max(top.values()) + high
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" '
-        f'height="{size[1]}" role="img" {STYLE} font-size="11" fill="#fff" text-anchor="middle">\n'
+        f'height="{size[1]}" role="img" {STYLE} font-size="10.5" fill="#fff" text-anchor="middle">\n'
         f"<title>The {len(chapters)} chapters, {total} minutes, with an arrow from each to those that need it</title>\n"
         f'<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
         f'<path d="M0,0L8,4L0,8z" fill="{INK}"/></marker></defs>\n' + "\n".join(parts) + "\n</svg>\n"
@@ -143,7 +143,7 @@ def losses(page: str) -> dict[str, list[float]]:
 
 def draw_losses(curves: dict[str, list[float]]) -> str:
     """Loss against step, the loss on a logarithmic axis, as SVG."""
-    left, right, top, bottom, width, height = 46, 8, 24, 40, 420, 220
+    left, right, top, bottom, width, height = 46, 20, 24, 40, 420, 220
     steps = max(map(len, curves.values())) - 1
     low, high = -3, 0  # powers of ten
 
@@ -167,8 +167,9 @@ def draw_losses(curves: dict[str, list[float]]) -> str:
         points = " ".join(f"{x(step):.1f},{y(curve[step]):.1f}" for step in shown)
         colour, dash = looks[name]
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"{dash}/>')
+        above = y(max(curve[int(0.6 * steps) :])) - 8  # the name stands over the last part of its line
         parts.append(
-            f'<text x="{x(steps):.1f}" y="{y(curve[-1]) - 10:.1f}" text-anchor="end" fill="{colour}" '
+            f'<text x="{x(steps):.1f}" y="{above:.1f}" text-anchor="end" fill="{colour}" '
             f'font-weight="600">{name}: {curve[-1]:.4f}</text>'
         )
     return (
