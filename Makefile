@@ -30,10 +30,11 @@ $(READY): requirements.txt requirements-dev.txt constraints.txt pyproject.toml
 	@$(BIN)/python -c "import torch, matplotlib.pyplot, ipykernel.kernelapp, graders"
 	@touch $@
 
-book: $(READY)  ## build the book, warnings are errors: _build/html
+book: $(READY)  ## build the book, warnings are errors, and check its pages: _build/html
 	@echo "Building the book ..."
 	@mkdir -p _build
 	@$(BIN)/jupyter-book build -W --keep-going -n -q . >_build/book.log 2>&1 || { cat _build/book.log >&2; exit 1; }
+	@$(BIN)/python -m tools.check_book
 	@echo "Built the book: _build/html/index.html"
 
 grade: $(READY)  ## grade the sample class: submitted/, gradebook.db, feedback/

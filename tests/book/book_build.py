@@ -24,15 +24,25 @@ class Build:
     html: Path
 
 
-def build_book(tree: Path) -> Build:
-    """Build the book from a clean copy in ``tree``, with a PATH that has nothing of the environment on it."""
+def copy_sources(tree: Path) -> None:
+    """Copy what the build reads to ``tree``."""
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"))
         else:
             shutil.copy(source, tree / name)
+
+
+def build(tree: Path) -> Build:
+    """Build the book in ``tree``, with a PATH that has nothing of the environment on it."""
     command = [Path(sys.executable).parent / "jupyter-book", "build", "-W", "--keep-going", "-n", "."]
     environment = os.environ | {"PATH": os.defpath, "NO_COLOR": "1"}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
     return Build(done.returncode, done.stdout + done.stderr, tree / "_build" / "html")
+
+
+def build_book(tree: Path) -> Build:
+    """Build the book from a clean copy in ``tree``."""
+    copy_sources(tree)
+    return build(tree)

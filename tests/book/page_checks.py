@@ -3,13 +3,13 @@
 ``test_planted.py`` shows each of them a page with its fault, and a page without.
 """
 
-from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from bs4 import BeautifulSoup
 from playwright.sync_api import BrowserContext, Page
+
+from tools import check_book
 
 AXE = Axe()
 
@@ -121,17 +121,11 @@ def red_formulas(watched: Watched) -> list[str]:
 
 
 def missing_images(watched: Watched) -> list[str]:
-    """Name images that did not load or have no alternative text."""
+    """Name images that did not load or have no alternative text; their own address is none."""
     return watched.page.evaluate("""() => [...document.images]
-        .filter((image) => !image.complete || !image.naturalWidth || !image.alt.trim())
+        .filter((image) => !image.complete || !image.naturalWidth || !image.alt.trim() ||
+            image.alt === image.getAttribute("src"))
         .map((image) => image.outerHTML.slice(0, 200))""")
-
-
-@lru_cache(maxsize=64)
-def anchors(file: Path) -> frozenset[str]:
-    """List the places of an HTML file that a link can name."""
-    soup = BeautifulSoup(file.read_text(encoding="utf-8"), "html.parser")
-    return frozenset(node["id"] for node in soup.find_all(id=True))
 
 
 def broken_links(watched: Watched, html: Path) -> list[str]:
@@ -147,7 +141,7 @@ def broken_links(watched: Watched, html: Path) -> list[str]:
             file /= "index.html"
         if not file.is_file():
             faults.append(f"{link}: no such file")
-        elif fragment and file.suffix == ".html" and unquote(fragment) not in anchors(file):
+        elif fragment and file.suffix == ".html" and unquote(fragment) not in check_book.read(file).ids:
             faults.append(f"{link}: no such place")
     return faults
 

@@ -1,11 +1,18 @@
-"""Each check of ``page_checks`` is shown a page with its fault, and finds it; and a page without, and finds nothing."""
+"""Each check of ``page_checks`` is shown a page with its fault, and finds it; and a page without, and finds nothing.
 
+And the whole book is built with faults planted in its sources.
+"""
+
+import re
 from pathlib import Path
 
+import nbformat
 import pytest
 from playwright.sync_api import Browser
 
 from tests.book import page_checks
+from tests.book.book_build import build, copy_sources
+from tools import check_book
 
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 MOVED = """<figure data-figure="planted"><svg><path d="M0,0"/></svg>
@@ -28,6 +35,7 @@ PLANTED = {
     "red_formulas-class": ('<span class="katex-error">x</span>', "katex-error"),
     "missing_images": ('<img src="no.png" alt="Nothing">', "no.png"),
     "missing_images-alt": (f'<img src="{PIXEL}" alt=" ">', 'alt=" "'),
+    "missing_images-address": (f'<img src="{PIXEL}" alt="{PIXEL}">', "data:image/gif"),
     "broken_links": ('<a href="no.html">x</a>', "no.html: no such file"),
     "broken_links-place": ('<a href="page.html#no">x</a>', "#no: no such place"),
     "dead_figures": ('<figure data-figure="dead"><table></table></figure>', "dead: nothing is drawn"),
@@ -56,7 +64,7 @@ def faults(browser: Browser, folder: Path, check: str, body: str) -> list[str]:
     arguments = (watched, folder) if check == "broken_links" else (watched,)
     found = getattr(page_checks, check)(*arguments)
     context.close()
-    page_checks.anchors.cache_clear()
+    check_book.read.cache_clear()
     return found
 
 
@@ -70,3 +78,39 @@ def test_a_planted_fault_is_found(case: str, chromium: Browser, tmp_path: Path) 
 @pytest.mark.parametrize("check", sorted({case.partition("-")[0] for case in PLANTED}))
 def test_a_sound_page_has_no_fault(check: str, chromium: Browser, tmp_path: Path) -> None:
     assert faults(chromium, tmp_path, check, SOUND) == []
+
+
+def test_what_the_build_of_the_book_says_of_faults_in_its_sources(tmp_path: Path) -> None:
+    """One build for all of them; what Sphinx lets pass, `make book` finds in the HTML."""
+    copy_sources(tmp_path)
+    raw = '<a href="no-page.html">a page</a>, <a href="glossary.html#no-term">a term</a>, <p id="setup">an id</p>'
+    with (tmp_path / "book/setup.md").open("a", encoding="utf-8") as page:
+        page.write(f"\n[Page](no-file.md), [term](glossary.md#no-entry), ![](_static/logo.svg), {raw}\n")
+    with (tmp_path / "book/trust.md").open("a", encoding="utf-8") as page:
+        page.write("\n$\\nomacro$\n")  # KaTeX stops the build here, the last page in the alphabet
+    chapter = tmp_path / "book/01_relu.ipynb"
+    notebook = nbformat.read(chapter, as_version=4)
+    figure = next(cell for cell in notebook.cells if "mystnb" in cell.metadata)
+    del figure.metadata["mystnb"]
+    nbformat.write(notebook, chapter)
+    with (tmp_path / "_toc.yml").open("a", encoding="utf-8") as contents:
+        contents.write("      - file: book/no_such_page\n")
+
+    built = build(tmp_path)
+
+    assert built.status != 0
+    for warned in ("no-file", "no-entry", "no_such_page", r"nomacro"):
+        assert re.search(rf"(WARNING|rror).*{warned}", built.log), (
+            f"{warned} is not among the warnings: {built.log[-4000:]}"
+        )
+    found = "\n".join(check_book.faults(built.html, tmp_path / "_toc.yml"))
+    for fault in (
+        "book/no_such_page.html: _toc.yml lists it, and it was not built",
+        "book/trust.html: _toc.yml lists it, and it was not built",
+        "book/setup.html: the link to no-page.html leads to no file",
+        "book/setup.html: the link to glossary.html#no-term names a term without an entry",
+        "book/setup.html: two elements have the id setup",
+        "book/setup.html: no alternative text",
+        "book/01_relu.html: no alternative text",
+    ):
+        assert fault in found, found
