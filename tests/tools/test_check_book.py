@@ -14,7 +14,7 @@ FRAME = '<!DOCTYPE html><html lang="en"><head><title>A page</title></head><body>
 SOUND = {
     "index.html": '<meta http-equiv="Refresh" content="0; url=book/intro.html">',
     "book/intro.html": """<p id="here"><a href="#here">x</a> <a href="one.html#part">y</a> <a href="#">top</a>
-        <a href="../_static/a.css">z</a> <a href="https://example.org/#no">out</a> <a href="mailto:me@example.org">me</a>""",
+        <a href="../_static/a.css">z</a> <a href="https://example.org/#no">out</a> <a href="mailto:me@x.org">me</a>""",
     "book/one.html": """<h2 id="part">P</h2><a href="glossary.html#leaf">leaf</a>
         <img src="../_images/a.svg" alt="A line"><span aria-hidden="true"><b><br/><svg><path d="M0,0"/></svg></b></span>
         <svg role="img" aria-label="A dot"><title>A dot</title></svg><svg><title>A dot</title></svg>""",
