@@ -1,9 +1,10 @@
 /* Figures that the reader moves: drawn in the page, without a kernel, a request or a library.
  *
  * A chapter holds <figure data-figure="NAME"> with a table or picture in it that says the same without a script.
- * This file replaces all of it but the caption by what figures[NAME] builds. To add a figure, add a function to
- * `figures`; the parts above it draw axes, lines and marks, and make the controls. Nothing here moves by itself, and
- * every control is a native one, so the keyboard and a screen reader work as the reader expects.
+ * This file replaces all of it but the caption by controls, drawings and a few lines of text that tell what they show.
+ * To add a figure, add a function to `figures`. It returns its controls, its drawings and `update`, which draws what
+ * the controls say and returns the lines; the parts above `figures` make controls and plots. Nothing here moves by
+ * itself, and every control is a native one, so the keyboard and a screen reader work as the reader expects.
  */
 (() => {
   "use strict";
@@ -18,7 +19,9 @@
   const html = element("http://www.w3.org/1999/xhtml");
   const svg = element("http://www.w3.org/2000/svg");
   const power = (exponent) => "10" + [...String(exponent)].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c] ?? "⁻").join("");
-  const short = (number) => (number === 0 ? "0" : number.toExponential(1));
+  const short = (number, digits = 1) => (number === 0 ? "0" : number.toExponential(digits).replace("+", ""));
+  const signed = (text) => String(text).replace("-", "−").replace("Infinity", "∞");
+  const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
   // ---------------------------------------------------------------- controls: each a label around a native input
   const control = (text, input) => html("label", {}, html("span", {}, text), input);
@@ -27,30 +30,33 @@
   const choice = (text, values) => control(text, html("select", {}, ...values.map((v) => html("option", {}, v))));
   const check = (text) => control(text, html("input", { type: "checkbox" }));
   const input = (label) => label.lastChild;
+  const read = (label) => (input(label).type === "range" ? Number(input(label).value) : input(label).value);
+  const speak = (label, text) => input(label).setAttribute("aria-valuetext", text); // what the slider's place means
 
   // ---------------------------------------------------------------- a plot
   // An axis says where a value lies (`along`, from 0 to 1) and which values have a tick, with their text: the multiples
-  // of `every`, or of twice that where there is little room. A logarithmic axis is given in powers of ten.
+  // of `every`, or of twice that where there is little room, and what is in `also`. A logarithmic axis is given in powers of ten.
   const multiples = (step, from, to) =>
     Array.from({ length: Math.floor(to / step) - Math.ceil(from / step) + 1 }, (_, i) => (Math.ceil(from / step) + i) * step);
-  const axis = (scale, inverse, text) => ({ from, to, every, name }) => ({
+  const axis = (scale, inverse, text) => ({ from, to, every, also = [], name }) => ({
     name,
     along: (value) => (scale(value) - from) / (to - from),
-    ticks: (narrow) => multiples(narrow ? 2 * every : every, from, to).map((k) => [inverse(k), text(k)]),
+    ticks: (narrow) => [...also, ...multiples(narrow ? 2 * every : every, from, to).map((k) => [inverse(k), text(k)])],
   });
-  const linear = axis((value) => value, (k) => k, (k) => String(k).replace("-", "−"));
+  const linear = axis((value) => value, (k) => k, signed);
   const logarithmic = axis(Math.log10, (k) => 10 ** k, power);
 
-  // show(layers) draws; a layer is {line: points}, {mark: point} or {note: point, text}, each with a class for its
-  // look; points are pairs of numbers, and `lift` moves a note up by pixels.
+  // show(layers) draws; a layer is {line: points}, {mark: point, size}, {note: point, text} or {band: [from, to]}, a part
+  // of the x axis, each with a class for its look; points are pairs of numbers, and `lift` moves a note up by pixels.
   function plot({ x, y, name, height }) {
     const root = svg("svg", { role: "img", "aria-label": name });
     const [left, right, top, bottom] = [52, 12, 26, 44];
     let layers = [];
     const draw = () => {
       const width = Math.max(root.getBoundingClientRect().width, 280);
-      const px = (value) => left + x.along(value) * (width - left - right);
-      const py = (value) => height - bottom - Math.min(Math.max(y.along(value), 0), 1) * (height - top - bottom);
+      const inside = (share) => Math.min(Math.max(share, 0), 1);
+      const px = (value) => left + inside(x.along(value)) * (width - left - right);
+      const py = (value) => height - bottom - inside(y.along(value)) * (height - top - bottom);
       const parts = [];
       for (const [value, text] of x.ticks(width < 480)) {
         parts.push(svg("path", { class: "grid", d: `M${px(value)},${top}V${height - bottom}` }));
@@ -62,9 +68,10 @@
       }
       parts.push(svg("text", { x: (left + width - right) / 2, y: height - 6, class: "middle" }, x.name));
       parts.push(svg("text", { x: 4, y: 14 }, y.name));
-      for (const { line, mark, note, text, look = "", lift = 0 } of layers) {
+      for (const { line, mark, note, band, text, size = 6, look = "", lift = 0 } of layers) {
+        if (band) parts.push(svg("path", { class: "band", d: `M${px(band[0])},${top}H${px(band[1])}V${height - bottom}H${px(band[0])}Z` }));
         if (line) parts.push(svg("polyline", { class: look, points: line.map(([a, b]) => `${px(a)},${py(b)}`).join(" ") }));
-        if (mark) parts.push(svg("circle", { class: look, cx: px(mark[0]), cy: py(mark[1]), r: 6 }));
+        if (mark) parts.push(svg("circle", { class: look, cx: px(mark[0]), cy: py(mark[1]), r: size }));
         if (note) parts.push(svg("text", { class: look, x: px(note[0]), y: py(note[1]) - lift }, text));
       }
       root.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -107,7 +114,6 @@
       const point = choice("point x", ["0.5", "2"]);
       const single = check("float32 too");
       const slider = range("step h", -14, -1, 0.1, -6);
-      const output = html("output", { "aria-live": "polite" });
       const drawing = plot({
         name: "Error of the central difference of arctan against the step h, both axes logarithmic",
         x: logarithmic({ from: -14, to: -1, every: 2, name: "step h" }),
@@ -115,8 +121,8 @@
         height: 340,
       });
       const update = () => {
-        const x = Number(input(point).value);
-        const h = step(Number(input(slider).value));
+        const x = Number(read(point));
+        const h = step(read(slider));
         const shown = types.slice(0, input(single).checked ? 2 : 1);
         const steps = Array.from({ length: 131 }, (_, i) => step(i / 10 - 14));
         // Each law is drawn where it rules, and a little beyond.
@@ -134,53 +140,185 @@
           ]),
           ...shown.map((type) => ({ mark: [h, measure(x, h, type).error], look: type.look })),
         ]);
-        input(slider).setAttribute("aria-valuetext", `h = ${short(h)}`);
-        output.replaceChildren(
-          html("span", {}, `h = ${short(h)}, f′(x) = ${slope(x)}`),
-          ...shown.map((type) => html("span", {}, html("strong", {}, `${type.name}:`), ...say(measure(x, h, type)))),
-        );
+        speak(slider, `h = ${short(h)}`);
+        return [
+          [`h = ${short(h)}, f′(x) = ${slope(x)}`],
+          ...shown.map((type) => [html("strong", {}, `${type.name}:`), ...say(measure(x, h, type))]),
+        ];
       };
-      for (const label of [point, single, slider]) label.addEventListener("input", update);
-      return { parts: [html("div", { class: "controls" }, slider, point, single), drawing.root, output], update };
+      return { controls: [slider, point, single], drawings: [drawing], update };
     },
 
-    // Chapter 5: the clipped ReLU and its gradient; the clip value decides which of five inputs reach which branch.
+    // Chapter 5: PACT, a ReLU clipped at a learnable alpha, its slope, and which of five inputs pull on alpha.
     "clip-value"() {
       const inputs = [-0.85, 0.35, 0.95, 1.45, 2.25];
-      const slider = range("clip value C", 0.5, 3, 0.1, 1.5);
-      const output = html("output", { "aria-live": "polite" });
+      const slider = range("clip value α", 0.5, 3, 0.1, 1.5);
       const drawing = plot({
-        name: "Clipped ReLU with five inputs on it, and its gradient, which is 0 at both edges",
+        name: "x clipped to [0, α] with five inputs on it, and its slope in x, which is 0 at both edges",
         x: linear({ from: -1, to: 3.5, every: 0.5, name: "input x" }),
-        y: linear({ from: -0.25, to: 3.25, every: 0.5, name: "output, and gradient for x (dashed)" }),
+        y: linear({ from: -0.25, to: 3.25, every: 0.5, name: "output, and slope in x (dashed)" }),
         height: 340,
       });
-      const branch = (count, where) => html("span", {}, ` ${count} ${where}${where === "above" ? "" : ","}`);
       const update = () => {
-        const clip = Number(input(slider).value);
-        const f = (x) => Math.min(Math.max(x, 0), clip);
+        const alpha = read(slider);
+        const f = (x) => Math.min(Math.max(x, 0), alpha);
+        const above = inputs.filter((x) => x >= alpha);
         const below = inputs.filter((x) => x <= 0).length;
-        const above = inputs.filter((x) => x >= clip).length;
+        const branch = (words) => html("span", {}, ` ${words}`);
         drawing.show([
-          { line: [[-1, 0], [0, 0], [clip, clip], [3.5, clip]], look: "one" },
+          { line: [[-1, 0], [0, 0], [alpha, alpha], [3.5, alpha]], look: "one" },
           { line: [[-1, 0], [0, 0]], look: "two dashed" },
-          { line: [[0, 1], [clip, 1]], look: "two dashed" },
-          { line: [[clip, 0], [3.5, 0]], look: "two dashed" },
-          ...[0, clip].flatMap((x) => [{ mark: [x, 1], look: "two open" }, { mark: [x, 0], look: "two" }]),
+          { line: [[0, 1], [alpha, 1]], look: "two dashed" },
+          { line: [[alpha, 0], [3.5, 0]], look: "two dashed" },
+          ...[0, alpha].flatMap((x) => [{ mark: [x, 1], look: "two open" }, { mark: [x, 0], look: "two" }]),
           ...inputs.map((x) => ({ mark: [x, f(x)], look: "one" })),
-          { note: [3.45, clip], text: "clipped ReLU", look: "bold end", lift: 9 },
-          { note: [3.45, 0], text: "gradient", look: "bold end", lift: 9 },
+          ...above.map((x) => ({ note: [x, alpha], text: "+1", look: "bold middle", lift: -20 })), // its pull on alpha
+          { note: [3.45, alpha], text: "PACT", look: "bold end", lift: 9 },
+          { note: [3.45, 0], text: "slope in x", look: "bold end", lift: 9 },
         ]);
-        input(slider).setAttribute("aria-valuetext", `C = ${clip}`);
-        output.replaceChildren(
-          html("span", {}, `C = ${clip}. Inputs:`, branch(below, "below 0"),
-            branch(inputs.length - below - above, "inside"), branch(above, "above")),
-          html("span", {}, `Gradient of the sum of the outputs for C: ${above}`),
-          html("span", {}, "gradcheck without the upper mask: ", html("strong", {}, above ? "fails" : "passes")),
-        );
+        speak(slider, `α = ${alpha}`);
+        return [
+          [`α = ${alpha}. Inputs:`, branch(`${below} below 0,`), branch(`${inputs.length - below - above.length} inside,`),
+            branch(`${above.length} above`)],
+          ["Gradient for α, v summed over x ≥ α:", branch(above.length > 1 ? `${above.map(() => 1).join(" + ")} = ${above.length}` : above.length)],
+          ["gradcheck without the upper mask: ", html("strong", {}, above.length ? "fails" : "passes")],
+        ];
       };
-      slider.addEventListener("input", update);
-      return { parts: [html("div", { class: "controls" }, slider), drawing.root, output], update };
+      return { controls: [slider], drawings: [drawing], update };
+    },
+
+    // Chapter 7: six pieces of a vector are merged one by one; float32, as the plain sum that they are compared with.
+    "streaming-lse"() {
+      const pieces = [[85, 87], [88, 86], [90, 89, 90], [84], [91, 88.5], [-Infinity, -Infinity]];
+      const orders = { "as given": [0, 1, 2, 3, 4, 5], reversed: [5, 4, 3, 2, 1, 0], shuffled: [3, 2, 5, 0, 4, 1] };
+      const float = Math.fround;
+      const total = (terms) => terms.reduce((a, b) => float(a + b), 0);
+      const exp = (x) => float(Math.exp(float(x)));
+      const guard = (m) => (Number.isFinite(m) ? m : 0);
+      const state = (x) => {
+        const m = Math.max(...x);
+        return { m, s: total(x.map((t) => exp(t - guard(m)))) };
+      };
+      const merge = (one, two) => {
+        const m = Math.max(one.m, two.m);
+        return { m, s: float(float(one.s * exp(one.m - guard(m))) + float(two.s * exp(two.m - guard(m)))) };
+      };
+      const lse = ({ m, s }) => float(m + float(Math.log(s)));
+      const nothing = { m: -Infinity, s: 0 };
+      // The states after 0, 1, ... 6 pieces.
+      const stream = (order) => order.reduce((states, k) => [...states, merge(states.at(-1), state(pieces[k]))], [nothing]);
+      const decimals = (number) => (Number.isFinite(number) ? number.toFixed(4) : signed(number));
+      const end = (order) => decimals(lse(stream(order).at(-1)));
+
+      const chosen = choice("order", Object.keys(orders));
+      const slider = range("pieces merged", 0, pieces.length, 1, 2);
+      const drawing = plot({
+        name: "m and m + log s after each piece, in three orders that end at the same point",
+        x: linear({ from: 0, to: pieces.length, every: 1, name: "pieces merged" }),
+        y: linear({ from: 82.5, to: 92.5, every: 2, also: [[-Infinity, "−∞"]], name: "m (dashed), m + log s; elements of a piece (small)" }),
+        height: 320,
+      });
+      const update = () => {
+        const [order, count] = [orders[read(chosen)], read(slider)];
+        const states = stream(order);
+        const seen = order.slice(0, count).map((k) => pieces[k]);
+        const plain = total(seen.flat().map(exp));
+        const now = states[count];
+        const piece = count ? seen.at(-1) : [];
+        const own = count ? state(piece) : nothing;
+        const trace = (f, list) => list.map((each, n) => [n, f(each)]);
+        const limit = Math.log(2 ** 128); // beyond it, exp is infinite in float32
+        drawing.show([
+          { line: [[0, limit], [6, limit]], look: "limit" },
+          { note: [0.1, limit], text: "float32: exp is ∞ above", lift: 6 },
+          ...Object.values(orders).map((each) => ({ line: trace(lse, stream(each)), look: "law" })),
+          ...seen.flatMap((x, n) => x.map((t) => ({ mark: [n + 1, t], look: "element", size: 4 }))),
+          { line: trace(({ m }) => m, states.slice(0, count + 1)), look: "two dashed" },
+          { line: trace(lse, states.slice(0, count + 1)), look: "one" },
+          { mark: [count, now.m], look: "two" },
+          { mark: [count, lse(now)], look: "one" },
+        ]);
+        speak(slider, `${count} of ${pieces.length} pieces`);
+        return [
+          [html("strong", {}, `${count} of ${pieces.length} pieces.`), count ? ` The last, (${piece.map(signed).join(", ")}): ` : " Nothing: ",
+            html("span", {}, `m = ${signed(own.m)},`), " ", html("span", {}, `s = ${decimals(own.s)}`)],
+          ["Merged:", ...[`m = ${signed(now.m)},`, `s = ${decimals(now.s)},`, `m + log s = ${decimals(lse(now))}`]
+            .flatMap((words) => [" ", html("span", {}, words)])],
+          ["Plain sum in float32: ", html("span", {}, `${plain === Infinity ? "∞" : short(plain)},`), " ",
+            html("span", {}, `its log ${decimals(float(Math.log(plain)))}`)],
+          ["At the end:", ...Object.entries(orders).flatMap(([name, each], n) => [n ? ", " : " ", html("span", {}, `${name} ${end(each)}`)])],
+        ];
+      };
+      return { controls: [slider, chosen], drawings: [drawing], update };
+    },
+
+    // Chapter 8: twelve inputs on a signed grid of b bits. Its scale is a fraction of the one at which all of them fit.
+    "quantiser-bits"() {
+      const inputs = [-1.81, -1.12, -0.86, -0.58, -0.34, -0.07, 0.08, 0.34, 0.54, 0.76, 1.13, 2.3];
+      const largest = Math.max(...inputs.map(Math.abs));
+      const twentieths = Array.from({ length: 19 }, (_, i) => i + 2);
+      const even = (v) => (Math.abs(v % 1) === 0.5 ? 2 * Math.round(v / 2) : Math.round(v)); // halves to even
+      const grid = (bits, k) => {
+        const [low, high] = [-(2 ** (bits - 1)), 2 ** (bits - 1) - 1];
+        const s = ((largest / high) * k) / 20;
+        const level = (x) => even(x / s);
+        const passes = (x) => level(x) >= low && level(x) <= high;
+        const y = (x) => Math.min(Math.max(level(x), low), high) * s;
+        const error = (x) => (y(x) - x) ** 2 / inputs.length;
+        const rounding = sum(inputs.filter(passes).map(error));
+        const clipping = sum(inputs.filter((x) => !passes(x)).map(error));
+        return { low, high, s, y, passes, rounding, clipping, error: rounding + clipping, ends: [(low - 0.5) * s, (high + 0.5) * s] };
+      };
+
+      const width = range("bits b", 2, 8, 1, 3);
+      const scale = range("scale s", 2, 20, 1, 12);
+      const stairs = plot({
+        name: "Twelve inputs on the staircase of the quantiser, and where its gradient is 0",
+        x: linear({ from: -3, to: 3, every: 1, name: "input x" }),
+        y: linear({ from: -3, to: 3, every: 1, name: "y, and x (dotted)" }),
+        height: 300,
+      });
+      const errors = plot({
+        name: "Rounding error and clipping error for 2 to 8 bits",
+        x: linear({ from: 1.8, to: 8.2, every: 1, name: "bits b" }),
+        y: logarithmic({ from: -6, to: 0, every: 2, name: "mean squared error: rounding, clipping (dashed)" }),
+        height: 210,
+      });
+      const update = () => {
+        const [bits, k] = [read(width), read(scale)];
+        const { low, high, s, y, passes, rounding, clipping, error, ends } = grid(bits, k);
+        const jumps = Array.from({ length: high - low }, (_, i) => low + i + 0.5).filter((q) => Math.abs(q * s) < 3);
+        const best = twentieths.reduce((a, b) => (grid(bits, b).error < grid(bits, a).error ? b : a));
+        const zeros = inputs.filter((x) => !passes(x)).length;
+        stairs.show([
+          { band: [-3, ends[0]] }, { band: [ends[1], 3] },
+          { line: [[-3, -3], [3, 3]], look: "law" },
+          { line: [[-3, y(-3)], ...jumps.flatMap((q) => [[q * s, (q - 0.5) * s], [q * s, (q + 0.5) * s]]), [3, y(3)]], look: "one" },
+          ...inputs.map((x) => ({ line: [[x, x], [x, y(x)]], look: "two" })),
+          ...inputs.map((x) => ({ mark: [x, y(x)], look: passes(x) ? "one" : "two open" })),
+          ...(ends[0] > -3 ? [{ note: [-2.95, 3], text: "gradient 0", lift: -14 }] : []),
+          ...(ends[1] < 3 ? [{ note: [2.95, -3], text: "gradient 0", look: "end", lift: 8 }] : []),
+        ]);
+        const curve = (part) => [2, 3, 4, 5, 6, 7, 8].map((b) => [b, grid(b, k)[part]]).filter((point) => point[1] > 0);
+        errors.show([
+          { line: curve("rounding"), look: "one" },
+          { line: curve("clipping"), look: "two dashed" },
+          { mark: [bits, rounding], look: "one" },
+          ...(clipping ? [{ mark: [bits, clipping], look: "two open" }] : []),
+        ]);
+        speak(width, `b = ${bits}`);
+        speak(scale, `s = ${s.toPrecision(3)}, ${5 * k} % of the scale at which all inputs fit`);
+        return [
+          [html("strong", {}, `b = ${bits}:`), ` q from ${signed(low)} to ${high}, `, html("span", {}, `s = ${s.toPrecision(3)}`),
+            ` (${5 * k} % of the scale at which all inputs fit)`],
+          [`Mean squared error ${short(error, 2)}: `, html("span", {}, `rounding ${short(rounding, 2)},`), " ",
+            html("span", {}, `clipping ${short(clipping, 2)}`)],
+          [`Gradient 0 at ${zeros} of ${inputs.length} inputs: `, html("span", {}, `x below ${signed(ends[0].toFixed(2))}`), " ",
+            html("span", {}, `or above ${ends[1].toFixed(2)}`)],
+          [`Least error at ${bits} bits: `, html("span", {}, `${short(grid(bits, best).error, 2)}, at ${5 * best} %`)],
+        ];
+      };
+      return { controls: [width, scale], drawings: [stairs, errors], update };
     },
 
     // Chapter 10: attention's score matrix by tiles, 10 queries in blocks of 4 against 11 keys in blocks of 3.
@@ -191,7 +329,6 @@
       const score = (i, j) => ((4 * i + 3 * j + 2) % 11) - 5;
       const hidden = (i, j) => input(causal).checked && j > i; // query i sees the keys up to i
       const numbers = ([from, to]) => (to - from === 1 ? `${from}` : `${from} to ${to - 1}`);
-      const signed = (number) => (number === -Infinity ? "−∞" : String(number).replace("-", "−"));
       const all = rows.flatMap((row, r) => columns.map((column, c) => ({ r, c, row, column })));
       const cells = ({ row, column }) =>
         Array.from({ length: row[1] - row[0] }, (_, a) =>
@@ -202,18 +339,17 @@
         const keys = Array.from({ length: end }, (_, j) => j).filter((j) => !hidden(i, j));
         const m = Math.max(...keys.map((j) => score(i, j)));
         const weights = keys.map((j) => Math.exp(score(i, j) - m));
-        return { m, sum: weights.reduce((a, b) => a + b), out: weights.reduce((a, w, n) => a + w * keys[n], 0) };
+        return { m, total: sum(weights), out: sum(weights.map((w, n) => w * keys[n])) };
       };
 
       const pass = choice("pass", ["forward", "backward"]);
       const causal = check("causal");
       const slider = range("step", 1, all.length, 1, 6); // some tiles done, some ahead
-      const output = html("output", { "aria-live": "polite" });
       const root = svg("svg", { role: "img", "aria-label": "The score matrix, 10 queries by 11 keys, cut into 12 tiles" });
       const draw = () => {
         const order = all.filter((tile) => !skipped(tile));
-        const now = order[Number(input(slider).value) - 1];
-        const back = input(pass).value === "backward";
+        const now = order[read(slider) - 1];
+        const back = read(pass) === "backward";
         const width = Math.max(root.getBoundingClientRect().width, 280);
         const [left, top, right] = [66, 48, 50];
         const size = Math.min((width - left - right) / 11, 38);
@@ -237,7 +373,7 @@
           const [x, y] = [px(column[0]), py(row[0])];
           const [w, h] = [(column[1] - column[0]) * size, (row[1] - row[0]) * size];
           const step = order.indexOf(tile) + 1;
-          const look = tile === now ? "now" : step === 0 ? "skipped" : step < input(slider).value ? "done" : "";
+          const look = tile === now ? "now" : step === 0 ? "skipped" : step < read(slider) ? "done" : "";
           box(`tile score ${look}`, x + 1, y + 1, w - 2, h - 2);
           if (step === 0) parts.push(svg("path", { class: "cross", d: `M${x + 1},${y + 1}l${w - 2},${h - 2}m0,${2 - h}l${2 - w},${h - 2}` }));
           if (tile === now)
@@ -262,29 +398,28 @@
       const update = () => {
         const order = all.filter((tile) => !skipped(tile));
         input(slider).max = order.length; // the browser moves the value inside
-        const step = Number(input(slider).value);
+        const step = read(slider);
         const now = order[step - 1];
         const [queries, keys] = [numbers(now.row), numbers(now.column)];
         const masked = cells(now).filter(([i, j]) => hidden(i, j)).length;
         const query = now.row[1] - 1;
-        const { m, sum, out } = state(query, now.column[1]);
+        const { m, total, out } = state(query, now.column[1]);
         const last = order[step]?.row !== now.row;
-        const lines = input(pass).value === "backward"
+        const lines = read(pass) === "backward"
           ? [`Computes P again from lse. Adds to dq of queries ${queries}, to dk and dv of keys ${keys}`]
-          : [`Updates m, ℓ and a of queries ${queries}. Query ${query}: m ${signed(m)}, ℓ ${sum.toFixed(2)}, a ${out.toFixed(2)}`,
-            ...(last ? [`Rows ${queries} are done: o = a/ℓ (query ${query}: ${(out / sum).toFixed(2)}) and lse = m + log ℓ are stored`] : [])];
-        input(slider).setAttribute("aria-valuetext", `step ${step} of ${order.length}`);
-        output.replaceChildren(
-          html("span", {}, html("strong", {}, `Step ${step} of ${order.length}:`), ` queries ${queries}, keys ${keys}; `,
-            html("span", {}, `${cells(now).length} scores in memory`), masked ? `, ${masked} masked` : ""),
-          html("span", {}, `Tiles skipped: ${all.length - order.length} of ${all.length}`),
-          ...lines.map((line) => html("span", {}, line)),
-        );
+          : [`Updates m, ℓ and a of queries ${queries}. Query ${query}: m ${signed(m)}, ℓ ${total.toFixed(2)}, a ${out.toFixed(2)}`,
+            ...(last ? [`Rows ${queries} are done: o = a/ℓ (query ${query}: ${(out / total).toFixed(2)}) and lse = m + log ℓ are stored`] : [])];
+        speak(slider, `step ${step} of ${order.length}`);
         draw();
+        return [
+          [html("strong", {}, `Step ${step} of ${order.length}:`), ` queries ${queries}, keys ${keys}; `,
+            html("span", {}, `${cells(now).length} scores in memory`), masked ? `, ${masked} masked` : ""],
+          [`Tiles skipped: ${all.length - order.length} of ${all.length}`],
+          ...lines.map((line) => [line]),
+        ];
       };
-      for (const label of [pass, causal, slider]) label.addEventListener("input", update);
       new ResizeObserver(draw).observe(root);
-      return { parts: [html("div", { class: "controls" }, slider, pass, causal), root, output], update };
+      return { controls: [slider, pass, causal], drawings: [{ root }], update };
     },
   };
 
@@ -292,10 +427,16 @@
   for (const figure of document.querySelectorAll("figure[data-figure]")) {
     const build = figures[figure.dataset.figure];
     if (!build) throw new Error(`interactive.js has no figure "${figure.dataset.figure}"`);
-    const { parts, update } = build();
-    figure.replaceChildren(...parts, ...figure.querySelectorAll("figcaption"));
+    const { controls, drawings, update } = build();
+    const output = html("output", { "aria-live": "polite" });
+    const tell = () => output.replaceChildren(...update().map((line) => html("span", {}, ...line)));
+    for (const label of controls) label.addEventListener("input", tell);
+    figure.replaceChildren(
+      html("div", { class: "controls" }, ...controls), ...drawings.map((drawing) => drawing.root), output,
+      ...figure.querySelectorAll("figcaption"),
+    );
     for (const remark of figure.querySelectorAll(".without-script")) remark.remove();
     figure.classList.add("ready");
-    update();
+    tell();
   }
 })();
