@@ -27,7 +27,7 @@ from tools.notebooks import ROOT, NotebookError, read
 from tools.release import GRADERS, MARKERS, gate, replace
 
 NAME = "custom-gradients"
-PAGES = ["setup", "glossary", "errata", "bibliography"]
+PAGES = ["setup", "notation", "glossary", "errata", "bibliography"]
 INSTRUCTORS = re.compile(
     r"\b(gradebook|autograded?|generate_assignment|generate_feedback)\b|\b(solutions|sample|submitted)/"
 )
@@ -54,8 +54,8 @@ Windows, a smaller download, how to see that it works.
 
 Before you hand in, `python doctor.py exercises` says whether your notebooks would be graded, and repairs what it can.
 
-Words are explained in the [glossary](book/glossary.md), what tutorials get wrong in the [errata](book/errata.md), and
-works cited are in the [bibliography](book/bibliography.md).
+Words are explained in the [glossary](book/glossary.md), symbols under [notation](book/notation.md), what tutorials get
+wrong in the [errata](book/errata.md), and works cited are in the [bibliography](book/bibliography.md).
 
 The code is under the MIT licence, the text under CC BY 4.0.
 """
