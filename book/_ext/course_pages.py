@@ -24,7 +24,7 @@ LOGGER = logging.getLogger(__name__)
 DESCRIPTIONS = "book/descriptions.yml"
 EXTRA = {"search", "404"}  # pages that no document is the source of
 LENGTH = range(70, 161)  # characters that a search engine shows
-CARD = "social-card.png"  # 1200 x 630, drawn by tools/cards.py
+CARD = "social-card.png"  # 1200 x 630, drawn by tools/social_card.py
 CARD_SAYS = "Custom Gradients in PyTorch, from ReLU to FlashAttention: a function with a kink, and a point on it"
 LOST = """<section><h1>Page not found</h1>
 <p>No page of the course has this address. Perhaps it was moved, or the link has a letter too many.</p>
