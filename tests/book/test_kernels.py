@@ -190,8 +190,8 @@ def test_without_its_tools_the_page_goes_on(missing: str, tmp_path: Path) -> Non
     shown = run(tmp_path, source.replace("TRITON = importlib", "TRITON = None and importlib"), PATH=str(tools))
     lines = [line for line in shown.splitlines() if line.startswith("C++")]
     assert lines == [
-        f"C++ is left out below: {missing} not found. Install a C++ compiler (Debian: apt-get install g++) "
-        "and ninja (pip install ninja)."
+        f"C++ is left out below: {missing} not found. Install a C++ compiler (Debian: apt-get install g++; "
+        "macOS: xcode-select --install) and ninja (pip install ninja)."
     ]
     assert "composed\n  parity True\n" in shown and shown.count("Triton: not run here") == 2
 

@@ -173,7 +173,7 @@ def rows_without_a_run(notebook: NotebookNode) -> list[str]:
             place = slug(headings[-1]) if headings else place
         elif cell.outputs:
             printing.add(place)
-    table = text_of(notebook).partition("## Operator or Function?")[2].partition("\n\nIn short")[0]
+    table = text_of(notebook).partition("## Operator or Function?")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!you need|--)(.+) \|$", table, re.MULTILINE)
     return [row for row in rows if not printing & set(re.findall(r"\]\(#([^)]+)\)", row))] or ([] if rows else ["none"])
 

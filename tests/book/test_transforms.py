@@ -213,6 +213,46 @@ def wrong_versions_faults(notebook: NotebookNode) -> list[str]:
     return found + [f"no check named after {group[-40:]!r}" for group in groups[-1:] if "**" in group.strip()]
 
 
+def messages_not_raised(notebook: NotebookNode) -> list[str]:
+    """The messages of the table at the top that no cell of the page prints."""
+    text = next(c.source for c in notebook.cells if c.id == "raises")
+    shown = "".join(o.text for c in notebook.cells if c.cell_type == "code" for o in c.outputs)
+    column = re.findall(r"^\| (.+?) \| ", text.partition("|---|")[2], re.MULTILINE)
+    messages = [m for cell in column for m in re.findall(r"`([^`]{12,})`", cell)]
+    return [m for m in messages if m not in shown] or ([] if len(messages) >= 9 else ["none"])
+
+
+def with_another_message(notebook: NotebookNode) -> None:
+    cell = next(c for c in notebook.cells if c.id == "raises")
+    cell.source = cell.source.replace("`does not have vmap support`", "`has no support for vmap`")
+
+
+def needs_faults(notebook: NotebookNode) -> list[str]:
+    """The transforms for which the line below that table asks for something else than the large table finds missing."""
+    text = next(c.source for c in notebook.cells if c.id == "raises").rpartition("|\n\n")[2]
+    names = {"grad": "grad", "rev": "jacrev", "vmap": "vmap", "jvp": "jvp", "fwd": "jacfwd", "fwd of rev": "hessian"}
+    groups = {  # what a form lacks of setup_context, a rule, a jvp; and the words that ask for it
+        "right": r"((?:`\w+`(?: and )?)+) need `setup_context` alone",
+        "no rule": r"(`\w+`) a rule too",
+        "no jvp": r"(`\w+`) a `jvp` too",
+        "all": r"((?:`\w+`(?: and )?)+) all three",
+    }
+    said = {name: kind for kind, words in groups.items() for name in re.findall(r"`(\w+)`", re.search(words, text)[1])}
+    found = {}
+    for row in printed(notebook, "table-run").splitlines()[1:]:
+        words = [row[i : i + 10].strip() for i in range(15, len(row), 10)]
+        if name := names.get(row[:15].strip()):
+            no_rule, generated = words[1:3]
+            found[name] = "all" if (no_rule, generated) == ("no rule", "no jvp") else no_rule
+    return sorted(name for name in {*said, *found} if said.get(name) != found.get(name))
+
+
+def with_less_needed(notebook: NotebookNode) -> None:
+    cell = next(c for c in notebook.cells if c.id == "raises")
+    cell.source = cell.source.replace("`grad` and `jacrev` need", "`grad`, `jacrev` and `jacfwd` need")
+    cell.source = cell.source.replace("`jacfwd` and `hessian` all three", "`hessian` all three")
+
+
 def with_another_word(notebook: NotebookNode) -> None:
     cell = next(c for c in notebook.cells if c.id == "table-run")
     cell.outputs[0].text = cell.outputs[0].text.replace("WRONG", "right")
@@ -224,7 +264,13 @@ def without_a_version(notebook: NotebookNode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "plant"), [(table_faults, with_another_word), (wrong_versions_faults, without_a_version)]
+    ("check", "plant"),
+    [
+        (table_faults, with_another_word),
+        (wrong_versions_faults, without_a_version),
+        (messages_not_raised, with_another_message),
+        (needs_faults, with_less_needed),
+    ],
 )
 def test_the_text_says_what_the_tables_show(check: Callable, plant: Callable) -> None:
     notebook = nbformat.read(PAGE, as_version=4)
