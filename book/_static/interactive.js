@@ -70,7 +70,7 @@
       parts.push(svg("text", { x: 4, y: 14 }, y.name));
       for (const { line, mark, note, band, text, size = 6, look = "", lift = 0 } of layers) {
         if (band) parts.push(svg("path", { class: "band", d: `M${px(band[0])},${top}H${px(band[1])}V${height - bottom}H${px(band[0])}Z` }));
-        if (line) parts.push(svg("polyline", { class: look, points: line.map(([a, b]) => `${px(a)},${py(b)}`).join(" ") }));
+        if (line?.length) parts.push(svg("polyline", { class: look, points: line.map(([a, b]) => `${px(a)},${py(b)}`).join(" ") }));
         if (mark) parts.push(svg("circle", { class: look, cx: px(mark[0]), cy: py(mark[1]), r: size }));
         if (note) parts.push(svg("text", { class: look, x: px(note[0]), y: py(note[1]) - lift }, text));
       }

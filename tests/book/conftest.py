@@ -4,7 +4,7 @@ import functools
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from filelock import FileLock
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.book.book_build import Build, build_book
+from tests.book.page_checks import LOOKS, Watched
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +63,24 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser, book: Build, site: str) -> Iterator[Callable[..., Watched]]:
+    """Open a page of the book in one of the LOOKS, with or without its scripts."""
+    contexts = []
+
+    def opened(name: str, look: str = "light-wide", protocol: str | None = None, scripts: bool = True) -> Watched:
+        scheme, size, usual = LOOKS[look]
+        root = site if (protocol or usual) == "http" else book.html.as_uri()
+        context = chromium.new_context(
+            viewport=size, color_scheme=scheme, reduced_motion="reduce", java_script_enabled=scripts
+        )
+        contexts.append(context)
+        watched = Watched(context, site if root == site else "file://")
+        watched.page.goto(f"{root}/{name}.html")
+        return watched
+
+    yield opened
+    for context in contexts:
+        context.close()

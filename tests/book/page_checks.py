@@ -13,6 +13,14 @@ from tools import check_book
 
 AXE = Axe()
 
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+LOOKS = {
+    "light-wide": ("light", WIDE, "http"),
+    "light-narrow": ("light", NARROW, "http"),
+    "dark-wide": ("dark", WIDE, "http"),
+    "dark-narrow": ("dark", NARROW, "file"),  # dark and narrow are seen apart over http above
+}
+
 
 class Watched:
     """A page of a browser, with what it asked for and complained of since it was opened.

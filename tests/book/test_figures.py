@@ -1,0 +1,534 @@
+"""The figures that the reader moves: what they say is what torch, or the chapter's own code, computes."""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate, pairwise
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Locator
+from torch import Tensor
+from torch.autograd import Function, gradcheck
+
+from tests.book.book_build import ROOT, Build
+from tests.book.page_checks import Watched
+
+FIGURES = {
+    "fd-step": "book/02_sigmoid",
+    "clip-value": "book/05_clipped_relu",
+    "streaming-lse": "book/07_logsumexp",
+    "quantiser-bits": "book/08_qat",
+    "attention-tiles": "book/10_flash_attention",
+}
+NOTHING = -math.inf
+
+
+def moved(visit: Callable[..., Watched], name: str, look: str = "light-wide") -> Locator:
+    """The figure ``name``, which must be drawn on its chapter's page."""
+    figure = visit(FIGURES[name], look).page.locator(f'figure[data-figure="{name}"].ready')
+    assert figure.count() == 1
+    return figure
+
+
+def table(visit: Callable[..., Watched], name: str) -> Locator:
+    """What stands in the place of the figure ``name`` where no script runs."""
+    return visit(FIGURES[name], scripts=False).page.locator(f'figure[data-figure="{name}"] table')
+
+
+def said(figure: Locator) -> list[str]:
+    """The lines that a figure prints."""
+    return figure.locator("output > span").all_inner_texts()
+
+
+def corners(line: Locator) -> list[tuple[float, ...]]:
+    """The points of a drawn line, in pixels."""
+    return [tuple(map(float, pair.split(","))) for pair in line.get_attribute("points").split()]
+
+
+@cache
+def chapter(stem: str, *cells: str) -> dict[str, object]:
+    """The names that these cells of a chapter define."""
+    notebook = nbformat.read(ROOT / f"book/{stem}.ipynb", 4)
+    names: dict[str, object] = {"torch": torch, "Function": Function}
+    for cell in notebook.cells:
+        if cell.id in cells:
+            exec(cell.source, names)
+    return names
+
+
+# ------------------------------------------------------------------- all figures
+
+
+def test_chapters_hold_the_figures_that_they_promise(book: Build) -> None:
+    """A figure's place is raw HTML in a markdown cell; it must come through the build, and be tested here."""
+    written = {}
+    for path in (ROOT / "book").glob("*.ipynb"):
+        for name in re.findall(r'data-figure=\\"([\w-]+)', path.read_text(encoding="utf-8")):
+            written[name] = f"book/{path.stem}"
+    assert written == FIGURES
+    for name, page in FIGURES.items():
+        assert (book.html / f"{page}.html").read_text(encoding="utf-8").count(f'data-figure="{name}"') == 1
+
+
+SETTINGS = """figure => {
+    const inputs = [...figure.querySelectorAll(".controls :is(input, select)")];
+    const places = inputs.map((input) => {
+        if (input.type === "checkbox") return [false, true];
+        if (input.tagName === "SELECT") return [...input.options].map((option) => option.value);
+        const [from, to, step] = [input.min, input.max, input.step].map(Number);
+        const stride = Math.max(1, Math.floor((to - from) / step / 40)) * step;
+        return Array.from({ length: Math.floor((to - from) / stride) + 1 }, (_, i) => from + i * stride);
+    });
+    const found = new Map();
+    const visit = (n, setting) => {
+        if (n === inputs.length) {
+            const height = Math.round(figure.getBoundingClientRect().height);
+            if (!found.has(height)) found.set(height, setting.join(", "));
+            return;
+        }
+        for (const place of places[n]) {
+            if (inputs[n].type === "checkbox") inputs[n].checked = place; else inputs[n].value = place;
+            inputs[n].dispatchEvent(new Event("input", { bubbles: true }));
+            visit(n + 1, [...setting, place]);
+        }
+    };
+    visit(0, []);
+    return Object.fromEntries(found);
+}"""
+
+
+@pytest.mark.parametrize("look", ["light-wide", "light-narrow"])
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_keeps_its_height(name: str, look: str, visit: Callable[..., Watched]) -> None:
+    """What stands below a figure does not jump, wherever its controls are moved."""
+    heights = moved(visit, name, look).evaluate(SETTINGS)
+    assert len(heights) == 1, f"height in pixels, and a setting that has it: {heights}"
+
+
+# ------------------------------------------------------------------- fd-step: the step of a finite difference
+
+
+def central_difference(x: float, h: float, dtype: type[np.floating]) -> tuple[float, float]:
+    """The central difference of arctan with every step rounded to ``dtype``, and what rounding may do to it."""
+
+    def arctan(t: np.floating) -> np.floating:
+        return dtype(math.atan(float(t)))
+
+    quotient = (arctan(dtype(x) + dtype(h)) - arctan(dtype(x) - dtype(h))) / (dtype(2) * dtype(h))
+    ulp = float(np.spacing(dtype(math.atan(x))))  # the browser's arctan may differ from Python's in its last digit
+    return float(quotient), 2 * ulp / h
+
+
+@pytest.mark.parametrize("x", ["0.5", "2"])
+def test_fd_step_says_what_python_computes(x: str, visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "fd-step")
+    figure.locator("select").select_option(x)
+    figure.locator("input[type=checkbox]").check()
+    slope = 1 / (1 + float(x) ** 2)
+    for exponent in (-1, -2.3, -4, -5, -6, -7.7, -9, -12, -14):
+        figure.locator("input[type=range]").evaluate(
+            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', {bubbles: true})); }",
+            exponent,
+        )
+        step, *lines = said(figure)
+        h = float(f"{10**exponent:.1e}")
+        assert step == f"h = {h:.1e}, f′(x) = {slope:g}".replace("e-0", "e-")
+        for line, (name, dtype) in zip(lines, {"float64": np.float64, "float32": np.float32}.items(), strict=True):
+            shown = re.fullmatch(rf"{name}: quotient (\S+), error (\S+), (mostly|all) (truncation|rounding).*", line)
+            assert shown, line
+            expected, noise = central_difference(float(x), h, dtype)
+            assert float(shown[1]) == pytest.approx(expected, abs=noise + 1e-12), (line, expected)
+            assert float(shown[2]) == pytest.approx(abs(expected - slope), rel=0.06, abs=noise), (line, expected)
+            assert shown[4] == ("truncation" if exponent >= {"float64": -4, "float32": -1}[name] else "rounding"), line
+
+
+def test_fd_step_draws_a_line_for_each_dtype_and_marks_the_step(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "fd-step")
+    curves, marks = figure.locator("polyline:not(.law)"), figure.locator("circle")
+    assert (curves.count(), marks.count()) == (1, 1)
+    before = float(marks.get_attribute("cx"))
+    figure.locator("input[type=range]").press("ArrowLeft")
+    assert float(marks.get_attribute("cx")) < before
+    figure.locator("input[type=checkbox]").press("Space")
+    assert (curves.count(), marks.count()) == (2, 2)
+    for curve in curves.all():
+        points = corners(curve)
+        assert len(points) == 131
+        lowest = max(points, key=lambda point: point[1])
+        assert points[0][0] < lowest[0] < points[-1][0]  # both ends are worse than the middle
+        assert min(points[0][1], points[-1][1]) < lowest[1] - 50
+
+
+def test_fd_step_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = table(visit, "fd-step").locator("tbody tr").all()
+    assert len(rows) >= 5
+    for row in rows:
+        h, *cells = row.locator("th, td").all_inner_texts()
+        for cell, dtype in zip(cells, (np.float64, np.float32), strict=True):
+            expected, noise = central_difference(0.5, float(h), dtype)
+            assert float(cell.split()[0]) == pytest.approx(abs(expected - 0.8), rel=0.06, abs=noise), (h, cell)
+
+
+# ------------------------------------------------------------------- clip-value: which branch a clip value reaches
+
+INPUTS = (-0.85, 0.35, 0.95, 1.45, 2.25)
+
+
+class NoUpperMask(Function):
+    """The clipped ReLU that the figure judges: its gradient lacks the upper mask."""
+
+    @staticmethod
+    def forward(x, clip):
+        return x.clamp(0, clip)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x <= 0, 0, g), None
+
+
+def by_torch(clip: float) -> tuple[int, int, int, int, str]:
+    """Inputs below 0, inside and above ``clip``, the gradient for it, upstream ones, and gradcheck's verdict."""
+    x = torch.tensor(INPUTS, dtype=torch.float64, requires_grad=True)
+    bound = torch.tensor(clip, dtype=torch.float64, requires_grad=True)
+    (pull,) = torch.autograd.grad((x.abs() - (x - bound).abs() + bound).sum() / 2, bound)  # Choi et al. 2018, eq. 1
+    passes = gradcheck(NoUpperMask.apply, (x, clip), raise_exception=False)
+    below, above = (x < 0).sum().item(), (x > clip).sum().item()
+    return below, len(x) - below - above, above, int(pull), "passes" if passes else "fails"
+
+
+def test_clip_value_says_what_torch_computes(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "clip-value")
+    slider, verdicts = figure.locator("input[type=range]"), set()
+    for step in range(5, 31):
+        clip = step / 10
+        slider.fill(f"{clip:g}")
+        below, inside, above, pull, verdict = by_torch(clip)
+        summed = f"{' + '.join('1' * pull)} = {pull}" if pull > 1 else pull
+        assert figure.locator("svg text", has_text="+1").count() == pull
+        assert said(figure) == [
+            f"α = {clip:g}. Inputs: {below} below 0, {inside} inside, {above} above",
+            f"Gradient for α, v summed over x ≥ α: {summed}",
+            f"gradcheck without the upper mask: {verdict}",
+        ]
+        verdicts.add(verdict)
+    assert verdicts == {"passes", "fails"}
+
+
+def test_clip_value_draws_the_function_its_gradient_and_the_inputs(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "clip-value")
+    lines, open_ends = figure.locator("polyline"), figure.locator("circle.open")
+    assert (lines.count(), figure.locator("circle.one").count(), open_ends.count()) == (4, len(INPUTS), 2)
+    start, zero, bend, end = before = corners(lines.first)
+    assert start[1] == zero[1] > bend[1] == end[1] and zero[0] < bend[0]  # pixels grow downwards
+    assert sorted(float(mark.get_attribute("cx")) for mark in open_ends.all()) == pytest.approx([zero[0], bend[0]])
+    figure.locator("input[type=range]").press("ArrowRight")
+    after = corners(lines.first)
+    assert after[:2] == before[:2] and after[2][0] > bend[0] and after[2][1] < bend[1]
+    assert figure.locator("input[type=range]").get_attribute("aria-valuetext") == "α = 1.6"
+
+
+def test_clip_value_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = table(visit, "clip-value").locator("tbody tr").all()
+    assert len(rows) >= 5
+    for row in rows:
+        clip, *cells = row.locator("th, td").all_inner_texts()
+        assert cells == [str(value) for value in by_torch(float(clip))], clip
+
+
+# ------------------------------------------------------------------- streaming-lse: pieces merged in any order
+
+PIECES = ([85.0, 87.0], [88.0, 86.0], [90.0, 89.0, 90.0], [84.0], [91.0, 88.5], [NOTHING, NOTHING])
+ORDERS = {"as given": [0, 1, 2, 3, 4, 5], "reversed": [5, 4, 3, 2, 1, 0], "shuffled": [3, 2, 5, 0, 4, 1]}
+
+
+def decimals(number: Tensor) -> str:
+    """A number as the figure prints it."""
+    return f"{number:.4f}".replace("-inf", "−∞").replace("inf", "∞")
+
+
+def plain_sum(merged: list[Tensor]) -> Tensor:
+    """What the chapter warns of: the exponentials of all pieces, added up in float32."""
+    return torch.cat([torch.zeros(0), *merged]).exp().sum()
+
+
+def scientific(number: Tensor | float, digits: int = 1) -> str:
+    """A number as the figure prints it, with a power of ten."""
+    mantissa, _, exponent = f"{number:.{digits}e}".partition("e")
+    return "0" if number == 0 else "∞" if number == math.inf else f"{mantissa}e{int(exponent)}"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_streaming_lse_says_what_the_chapter_computes(order: str, visit: Callable[..., Watched]) -> None:
+    figure, code = moved(visit, "streaming-lse"), chapter("07_logsumexp", "logsumexp1d", "pieces-functions")
+    figure.locator("select").select_option(order)
+    slider = figure.locator("input[type=range]")
+    pieces = [torch.tensor(PIECES[k]) for k in ORDERS[order]]
+    end = decimals(torch.logsumexp(torch.cat(pieces).double(), 0))
+    m, s = torch.tensor(NOTHING), torch.tensor(0.0)  # nothing at all
+    for count in range(7):
+        own_m, own_s, last = m, s, "Nothing:"
+        if count:
+            own_m, own_s = code["state"](pieces[count - 1])
+            m, s = code["merge"]((m, s), (own_m, own_s))
+            last = f"The last, ({', '.join(f'{x:g}' for x in pieces[count - 1].tolist())}):"
+        slider.fill(str(count))
+        plain = plain_sum(pieces[:count])
+        assert said(figure) == [
+            f"{count} of 6 pieces. {last} m = {own_m:g}, s = {decimals(own_s)}".replace("-inf", "−∞"),
+            f"Merged: m = {m:g}, s = {decimals(s)}, m + log s = {decimals(m + s.log())}".replace("-inf", "−∞"),
+            f"Plain sum in float32: {scientific(plain)}, its log {decimals(plain.log())}",
+            f"At the end: {', '.join(f'{name} {end}' for name in ORDERS)}",
+        ]
+        assert slider.get_attribute("aria-valuetext") == f"{count} of 6 pieces"
+    assert plain == math.inf  # it is what the pieces avoid
+
+
+def test_streaming_lse_draws_three_orders_that_end_at_one_point(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "streaming-lse")
+    ways, trace = figure.locator("polyline.law"), figure.locator("polyline.one")
+    paths = [corners(way) for way in ways.all()]
+    assert len(paths) == 3
+    assert len({path[-1] for path in paths}) == 1 < len({path[2] for path in paths})
+    figure.locator("input[type=range]").fill("4")
+    for name, path in zip(ORDERS, paths, strict=True):
+        figure.locator("select").select_option(name)
+        assert corners(trace) == path[:5]
+        assert figure.locator("circle.element").count() == sum(len(PIECES[k]) for k in ORDERS[name][:4])
+
+
+def test_streaming_lse_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    code = chapter("07_logsumexp", "logsumexp1d", "pieces-functions")
+    ways = []
+    for order in ORDERS.values():
+        states = accumulate((code["state"](torch.tensor(PIECES[k])) for k in order), code["merge"])
+        ways.append(list(states))
+    rows = table(visit, "streaming-lse").locator("tbody tr").all()
+    for n, row in enumerate(rows):
+        m, s = ways[0][n]
+        plain = plain_sum([torch.tensor(piece) for piece in PIECES[: n + 1]])
+        assert row.locator("th, td").all_inner_texts() == [
+            f"{n + 1}: ({', '.join(f'{x:g}' for x in PIECES[n])})".replace("-inf", "−∞"),
+            f"{m:g}",
+            decimals(s),
+            *(decimals(way[n][0] + way[n][1].log()) for way in ways),
+            scientific(plain),
+        ]
+    assert len(rows) == len(PIECES)
+
+
+# ------------------------------------------------------------------- quantiser-bits: rounding error, clipping error
+
+TWELVE = torch.tensor(
+    [-1.81, -1.12, -0.86, -0.58, -0.34, -0.07, 0.08, 0.34, 0.54, 0.76, 1.13, 2.3], dtype=torch.float64
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a grid of ``bits`` bits makes of the twelve inputs, by the chapter's quantiser and by torch's."""
+
+    scale: float
+    rounding: float
+    clipping: float
+    zeros: int
+
+    @property
+    def error(self) -> float:
+        """The whole mean squared error."""
+        return self.rounding + self.clipping
+
+
+@cache
+def on_grid(bits: int, twentieths: int) -> Grid:
+    """The scale is a fraction of the one at which the largest input fits, as the chapter's ``learned`` tries them."""
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    scale = TWELVE.abs().max() / high * twentieths / 20
+    results = []
+    for quantise in (
+        lambda x: chapter("08_qat", "learned-step")["LearnedStep"].apply(x, scale, bits),
+        lambda x: torch.fake_quantize_per_tensor_affine(x, scale.item(), 0, low, high),
+    ):
+        x = TWELVE.clone().requires_grad_()
+        y = quantise(x)
+        (passed,) = torch.autograd.grad(y.sum(), x)
+        squares = (y.detach() - TWELVE).square() / len(TWELVE)
+        results.append(
+            (squares[passed == 1].sum().item(), squares[passed == 0].sum().item(), (passed == 0).sum().item())
+        )
+    assert results[0] == pytest.approx(results[1], rel=1e-4)  # torch's scale is float32
+    return Grid(scale.item(), *results[0])
+
+
+def test_quantiser_bits_says_what_torch_computes(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "quantiser-bits")
+    width, scale = figure.locator("input[type=range]").all()
+    counts, best_fractions = set(), []
+    for bits in range(2, 9):
+        width.fill(str(bits))
+        low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        best = min(range(2, 21), key=lambda k: on_grid(bits, k).error)
+        for k in range(2, 21):
+            scale.fill(str(k))
+            grid = on_grid(bits, k)
+            step = significant(grid.scale)
+            assert said(figure) == [
+                f"b = {bits}: q from −{-low} to {high}, s = {step} ({5 * k} % of the scale at which all inputs fit)",
+                f"Mean squared error {scientific(grid.error, 2)}: rounding {scientific(grid.rounding, 2)}, "
+                f"clipping {scientific(grid.clipping, 2)}",
+                f"Gradient 0 at {grid.zeros} of 12 inputs: x below −{-(low - 0.5) * grid.scale:.2f} "
+                f"or above {(high + 0.5) * grid.scale:.2f}",
+                f"Least error at {bits} bits: {scientific(on_grid(bits, best).error, 2)}, at {5 * best} %",
+            ]
+            assert width.get_attribute("aria-valuetext") == f"b = {bits}"
+            assert (
+                scale.get_attribute("aria-valuetext") == f"s = {step}, {5 * k} % of the scale at which all inputs fit"
+            )
+            assert figure.locator("svg").first.locator("circle.open").count() == grid.zeros
+            counts.add(grid.zeros)
+        best_fractions.append(best)
+    assert {0, 1, 2} < counts and best_fractions[0] < best_fractions[1] < best_fractions[-1] == 20
+
+
+def significant(number: float) -> str:
+    """A number as the figure prints it, with three digits that count."""
+    return f"{number:.{2 - math.floor(math.log10(number))}f}"
+
+
+def test_quantiser_bits_draws_the_staircase_and_where_its_gradient_is_0(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "quantiser-bits")
+    stairs, errors = figure.locator("svg").all()
+    width, scale = figure.locator("input[type=range]").all()
+    for bits, levels in ((2, 4), (3, 8), (4, 16), (8, 256)):  # at 12 / 20 of the scale all levels are in view
+        width.fill(str(bits))
+        heights = {round(y, 3) for _, y in corners(stairs.locator("polyline.one"))}
+        assert len(heights) == levels, bits
+    scale.fill("20")
+    assert errors.locator("polyline.two").count() == 0  # all inputs fit: no clipping error to draw
+    assert errors.locator("circle").count() == 1
+    bands = stairs.locator("path.band")
+    assert bands.count() == 2
+    before = [band.evaluate("node => node.getBBox().width") for band in bands.all()]
+    scale.fill("10")
+    after = [band.evaluate("node => node.getBBox().width") for band in bands.all()]
+    assert all(a < b for a, b in zip(before, after, strict=True))
+    assert errors.locator("circle").count() == 2
+
+
+def test_quantiser_bits_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = table(visit, "quantiser-bits").locator("tbody tr").all()
+    assert len(rows) >= 5
+    for row in rows:
+        bits, *cells = row.locator("th, td").all_inner_texts()
+        best = min(range(2, 21), key=lambda k: on_grid(int(bits), k).error)
+        fits, half, least = (on_grid(int(bits), k) for k in (20, 10, best))
+        assert fits.clipping == 0
+        assert cells == [
+            *(scientific(error, 2) for error in (fits.rounding, half.rounding, half.clipping)),
+            f"{half.zeros} of 12",
+            f"{5 * best} %",
+            scientific(least.error, 2),
+        ]
+
+
+# ------------------------------------------------------------------- attention-tiles: the score matrix, tile by tile
+
+QUERIES, KEYS = ([0, 4, 8, 10], [0, 3, 6, 9, 11])  # where the blocks begin, and the end
+
+
+def scores_by_torch(causal: bool) -> torch.Tensor:
+    """The figure's scores, 10 queries by 11 keys, as attention is given them."""
+    i, j = torch.arange(10)[:, None], torch.arange(11)
+    scores = ((4 * i + 3 * j + 2) % 11 - 5).double()
+    return scores.masked_fill(j > i, NOTHING) if causal else scores
+
+
+def tile_steps(causal: bool) -> list[tuple[range, range]]:
+    """Queries and keys of each tile that is not masked as a whole, in the order of the loop."""
+    blocks = [[range(a, b) for a, b in pairwise(ends)] for ends in (QUERIES, KEYS)]
+    scores = scores_by_torch(causal)
+    return [(q, k) for q in blocks[0] for k in blocks[1] if scores[q][:, k].max() > NOTHING]
+
+
+def span(numbers: range) -> str:
+    """A block as the figure names it."""
+    return f"{numbers[0]} to {numbers[-1]}"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_tiles_say_what_torch_computes(causal: bool, visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "attention-tiles")
+    if causal:
+        figure.locator("input[type=checkbox]").press("Space")
+    slider, scores, steps = figure.locator("input[type=range]"), scores_by_torch(causal), tile_steps(causal)
+    assert slider.get_attribute("max") == str(len(steps)) == ("9" if causal else "12")
+    for number, (q, k) in enumerate(steps, 1):
+        slider.fill(str(number))
+        masked = (scores[q][:, k] == NOTHING).sum().item()
+        seen = scores[q[-1], : k[-1] + 1]
+        m, lse = seen.max(), seen.logsumexp(0)
+        o = (torch.softmax(seen, 0) * torch.arange(len(seen))).sum()
+        ell = (lse - m).exp()
+        expected = [
+            f"Step {number} of {len(steps)}: queries {span(q)}, keys {span(k)}; {len(q) * len(k)} scores in memory"
+            + (f", {masked} masked" if masked else ""),
+            f"Tiles skipped: {12 - len(steps)} of 12",
+            f"Updates m, ℓ and a of queries {span(q)}. Query {q[-1]}: m {m:.0f}, ℓ {ell:.2f}, a {o * ell:.2f}",
+        ]
+        if number == len(steps) or steps[number][0] != q:
+            expected.append(f"Rows {span(q)} are done: o = a/ℓ (query {q[-1]}: {o:.2f}) and lse = m + log ℓ are stored")
+        assert said(figure) == expected
+        assert slider.get_attribute("aria-valuetext") == f"step {number} of {len(steps)}"
+        shown = [text.replace("−", "-") for text in figure.locator("svg text.score").all_text_contents()]
+        assert shown == [f"{s:.0f}".replace("inf", "∞") for s in scores[q][:, k].flatten()]
+
+
+def test_attention_tiles_light_up_in_order(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "attention-tiles")
+    slider = figure.locator("input[type=range]")
+    current, done, skipped = (figure.locator(f"svg rect.tile.{look}") for look in ("score.now", "done", "skipped"))
+    for causal, steps in ((False, 12), (True, 9)):
+        figure.locator("input[type=checkbox]").set_checked(causal)
+        slider.fill("1")
+        places = set()
+        for number in range(1, steps + 1):
+            assert (current.count(), done.count(), skipped.count()) == (1, number - 1, 12 - steps)
+            places.add((current.get_attribute("x"), current.get_attribute("y")))
+            slider.press("ArrowRight")
+        assert len(places) == steps
+
+
+def test_attention_tiles_backward_adds_to_queries_and_keys(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "attention-tiles")
+    figure.locator("select").select_option("backward")
+    figure.locator("input[type=range]").fill("12")
+    assert figure.locator("output > span").last.inner_text() == (
+        "Computes P again from lse. Adds to dq of queries 8 to 9, to dk and dv of keys 9 to 10"
+    )
+    assert {"dq", "dk, dv"} <= set(figure.locator("svg text").all_text_contents())
+    figure.locator("select").select_option("forward")
+    assert {"m", "ℓ", "a"} <= set(figure.locator("svg text").all_text_contents())
+
+
+def test_attention_tiles_say_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    tiles = table(visit, "attention-tiles")
+    heads = tiles.locator("thead th").all_inner_texts()[1:]
+    assert heads == [f"keys {a}–{b - 1}" for a, b in pairwise(KEYS)]
+    plain, causal, masked = tile_steps(False), tile_steps(True), scores_by_torch(True) == NOTHING
+    for row, (a, b) in zip(tiles.locator("tbody tr").all(), pairwise(QUERIES), strict=True):
+        head, *cells = row.locator("th, td").all_inner_texts()
+        assert head == f"queries {a}–{b - 1}"
+        for cell, (c, d) in zip(cells, pairwise(KEYS), strict=True):
+            tile = range(a, b), range(c, d)
+            last = f"{causal.index(tile) + 1}" if tile in causal else "skipped"
+            last += ", masked" if tile in causal and masked[a:b, c:d].any() else ""
+            assert cell == f"{plain.index(tile) + 1}; causal {last}"
