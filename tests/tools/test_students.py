@@ -170,3 +170,12 @@ def test_a_planted_file_fails_the_look_inside(small, tmp_path):
         assert [name for name in archive.namelist() if SECRET.search(archive.read(name))] == [
             "custom-gradients/exercises/01_tiny/x.ipynb"
         ]
+
+
+def test_the_image_of_a_hub_copies_what_students_get_and_no_more(unpacked):
+    copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    sources = [source for line in copied for source in line.split()]
+    assert sources and all(source.startswith(f"students/{students.NAME}") for source in sources)
+    for source in sources:
+        assert (unpacked.parent / source.removeprefix("students/")).exists(), f"Dockerfile copies {source}"
+    assert (ROOT / ".dockerignore").read_text().split() == ["*", f"!students/{students.NAME}"]
