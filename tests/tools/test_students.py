@@ -31,7 +31,7 @@ def make(root):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("small"))
-    assert "11 files" in students.students(root)
+    assert "12 files" in students.students(root)
     return root
 
 
