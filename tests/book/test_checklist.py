@@ -1,6 +1,7 @@
 """The checklist: each item fails on its fault and passes without it, on Functions that the page does not have."""
 
 import ast
+import math
 import re
 import subprocess
 import sys
@@ -11,21 +12,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from nbformat import NotebookNode
+import torch.nn.functional as F
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from tests.book.book_build import ROOT
 from tests.tools.chapters import MYST, size_faults
+from tools.checklist import FILE, source
+from tools.checklist import main as write_checklist
 from tools.notebooks import read
 
 PAGE = read(ROOT / "book/e_checklist.ipynb")
-
-
-def source(notebook: NotebookNode) -> str:
-    """The list as a module: the cells that a reader copies."""
-    cells = [cell.source for cell in notebook.cells if cell.source.startswith("# checklist: ")]
-    return "\n\n\n".join(cells) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +140,13 @@ class Call:
 
 
 X, PAIR = numbers(-1.5, 0.25, 2.0), (numbers(-1.5, 0.25, 2.0), numbers(0.5, -2.0, 1.0))
-ELEMENTWISE = {"elementwise": True, "vmap": True}
+ELEMENTWISE = {"elementwise": True, "vmap": True, "compiles": True, "keeps": 0}
 SOFTSIGN = Call(Softsign.apply, X, ELEMENTWISE | {"reference": torch.nn.functional.softsign})
 POSITIVE = Call(Positive.apply, X, ELEMENTWISE | {"reference": lambda x: torch.where(x > 0, x * x, 0)})
 ONCE = Call(Softsign.apply, X, {"order": 1})
 SIGN = Call(Sign.apply, X, ELEMENTWISE | {"reference": torch.sign, "surrogate": torch.clone})
-POLAR = Call(Polar.apply, PAIR, ELEMENTWISE | {"reference": polar, "broadcasts": True})
-FORWARD = Call(PolarForward.apply, PAIR, {"jvp": True, "vmap": True, "compiles": False})
+POLAR = Call(Polar.apply, PAIR, ELEMENTWISE | {"reference": polar, "broadcasts": True, "skips": True})
+FORWARD = Call(PolarForward.apply, PAIR, {"jvp": True, "vmap": True, "skips": True})
 
 
 # ------------------------------------------------------------------- their faults
@@ -254,6 +251,7 @@ def half_a_tangent(ctx, s, t):
 
 
 FAULTS = {  # what is wrong: the item, the right call, the wrong function in its place, and a part of what is said
+    "a gradient too many": ("runs", SOFTSIGN, variant(Softsign, backward=lambda ctx, g: (g, g)), "incorrect number"),
     "value": ("parity", SOFTSIGN, variant(Softsign, forward=lambda x: x.tanh()), "another value"),
     "half values": (
         "parity",
@@ -265,7 +263,7 @@ FAULTS = {  # what is wrong: the item, the right call, the wrong function in its
         "parity",
         SOFTSIGN,
         variant(Softsign, backward=lambda ctx, g: 2 * Softsign.backward(ctx, g)),
-        "another gradient",
+        "another gradient than the reference, torch.float64, input 0 at [1]: 1.28, right 0.64",
     ),
     "low gradient": (
         "dtypes kept",
@@ -283,7 +281,7 @@ FAULTS = {  # what is wrong: the item, the right call, the wrong function in its
         "gradcheck",
         POSITIVE,
         variant(Positive, backward=lambda ctx, g: 2 * ctx.saved_tensors[0] * g),
-        "Jacobian mismatch for output 0 with respect to input 0; if it is an estimator",
+        "input 0 at [0]: backward -1.5, differences 0",
     ),
     "scaled estimator": ("gradcheck", SIGN, variant(Sign, backward=lambda ctx, g: 3 * g), "than the surrogate's"),
     "no estimator": ("gradcheck", SIGN, variant(Sign, forward=lambda x: x.clone()), "is it an estimator?"),
@@ -291,7 +289,7 @@ FAULTS = {  # what is wrong: the item, the right call, the wrong function in its
         "second order",
         SOFTSIGN,
         variant(Softsign, setup_context=saves_slope, backward=lambda ctx, g: g * ctx.saved_tensors[0]),
-        "Jacobian mismatch",
+        "wrong or missing",
     ),
     "not refused": ("second order", ONCE, Softsign.apply, "not refused"),
     "layout": ("non-contiguous", SOFTSIGN, variant(Softsign, backward=wants_contiguous), "another gradient"),
@@ -301,7 +299,6 @@ FAULTS = {  # what is wrong: the item, the right call, the wrong function in its
         variant(Softsign, forward=lambda x: torch.stack([t / (1 + t.abs()) for t in x])),
         "0-d",
     ),
-    "sum left out": ("broadcasting", POLAR, variant(Polar, backward=unsummed), "the engine has to sum"),
     "sum doubled": ("broadcasting", POLAR, variant(Polar, backward=doubled), "another gradient"),
     "random value": ("same twice", SOFTSIGN, variant(Softsign, forward=lambda x: x + torch.rand(())), "two values"),
     "random gradient": ("same twice", SOFTSIGN, variant(Softsign, backward=random_digits), "two gradients"),
@@ -323,7 +320,7 @@ FAULTS = {  # what is wrong: the item, the right call, the wrong function in its
         "inputs unchanged",
         SOFTSIGN,
         variant(Softsign, backward=writes_upstream),
-        "backward changed its argument",
+        "backward wrote to the upstream gradient",
     ),
     "view": (
         "inputs unchanged",
@@ -398,6 +395,35 @@ def test_a_right_function_fails_nowhere(name: str, checklist: SimpleNamespace, c
     assert all(re.match(r"passed |n/a    ", line) for line in lines)
 
 
+def uniform(*shape: int) -> torch.Tensor:
+    """Numbers between -2 and 2, away from 0 and from each other."""
+    size = math.prod(shape)
+    ramp = torch.linspace(-2, 2.1, size, dtype=torch.float64)[torch.arange(size) * 7 % size]
+    return ramp.reshape(shape).requires_grad_()
+
+
+class Attend(Function):
+    """softmax(a b^T) b, causal: compiled for two shapes, it keeps tensors that a retained graph may not."""
+
+    @staticmethod
+    def weights(a, b):
+        later = torch.ones(a.shape[-2], b.shape[-2], dtype=torch.bool).triu(1)
+        return (a @ b.mT).masked_fill(later, -torch.inf).softmax(-1)
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return Attend.weights(a, b) @ b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        p = Attend.weights(a, b)
+        d = p * (g @ b.mT)
+        d = d - p * d.sum(-1, keepdim=True)
+        return d @ b, d.mT @ a + p.mT @ g
+
+
 OTHERS = {  # calls without a Function, or with arguments that are no float tensors
     "torch.sin": Call(torch.sin, X, ELEMENTWISE | {"jvp": True, "reference": torch.sin}),
     "gather": Call(lambda x, i: x.gather(0, i), (X, torch.tensor([2, 0]))),
@@ -413,6 +439,11 @@ def test_any_call_can_be_reviewed(name: str, checklist: SimpleNamespace) -> None
     assert checklist.review(call.f, call.case, **call.promises) == []
 
 
+def test_cases_of_several_shapes_can_be_compiled(checklist: SimpleNamespace) -> None:
+    cases = [(uniform(n, 2), uniform(n, 2)) for n in (4, 5)]
+    assert checklist.review(Attend.apply, *cases, compiles=True, only="torch.compile") == []
+
+
 NOT_APPLICABLE = {
     "parity": (Call(Softsign.apply, X), "no reference given"),
     "infinite upstream": (Call(Softsign.apply, X), "no reference given"),
@@ -421,8 +452,12 @@ NOT_APPLICABLE = {
     "broadcasting": (Call(Softsign.apply, X), "not promised"),
     "vmap": (Call(Softsign.apply, X), "not promised"),
     "forward mode": (Call(Softsign.apply, X), "not promised"),
-    "torch.compile": (Call(Softsign.apply, X, {"compiles": False}), "not promised"),
-    "frozen inputs": (Call(Softsign.apply, X), "one input"),
+    "torch.compile": (Call(Softsign.apply, X), "not promised"),
+    "memory kept": (
+        Call(variant(Softsign, setup_context=saves_more, backward=uses_first), X),
+        "not promised; 24 bytes",
+    ),
+    "frozen inputs": (Call(Softsign.apply, X, {"skips": True}), "one input"),
     "unused outputs": (Call(Softsign.apply, X), "one output"),
 }
 
@@ -435,15 +470,110 @@ def test_what_does_not_apply_says_why(item: str, checklist: SimpleNamespace) -> 
     assert why in text
 
 
-@pytest.mark.parametrize("case", [X.detach().float().requires_grad_(), X.detach(), 3.0])
-def test_inputs_that_cannot_be_checked_are_refused(case: object, checklist: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match="give inputs in float64, with requires_grad=True"):
-        checklist.review(Softsign.apply, case)
+REFUSED = {  # what is given: f, the case, the rest, the error and a part of its line
+    "float32": (Softsign.apply, X.detach().float().requires_grad_(), {}, ValueError, "give cases in float64"),
+    "no gradient": (Softsign.apply, X.detach(), {}, ValueError, "with requires_grad=True in each"),
+    "a number": (Softsign.apply, 3.0, {}, ValueError, "give cases in float64"),
+    "a class": (Softsign, X, {}, TypeError, "give Softsign.apply, not the class"),
+    "a promise": (Softsign.apply, X, {"referense": torch.sin}, ValueError, "no promise is called referense; there are"),
+    "an item": (Softsign.apply, X, {"only": ["grad check"]}, ValueError, "no item is called 'grad check'; there are"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_reviewed_is_refused_in_a_line(what: str, checklist: SimpleNamespace) -> None:
+    f, case, rest, error, line = REFUSED[what]
+    with pytest.raises(error) as caught:
+        checklist.review(f, case, **rest)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_does_not_run_is_said_once(checklist: SimpleNamespace, capsys: pytest.CaptureFixture) -> None:
+    wrong = variant(Softsign, backward=lambda ctx, g: g * ctx.saved_tensors)
+    assert checklist.review(wrong, X, **SOFTSIGN.promises) == ["runs"]
+    assert capsys.readouterr().out.startswith("FAILED runs: TypeError: only integer tensors")
+
+
+HINTS = {  # a cause that gradcheck's item names: a wrong function, or a wrong case, and what it says
+    "kink": (Positive.apply, numbers(-1.0, 0.0), None),
+    "relu at its kink": (torch.relu, numbers(-1.0, 0.0), "at [1]: backward 0, differences 0.75; a kink or a jump"),
+    "estimator": (Sign.apply, X, "differences 0; if it is an estimator, name its surrogate"),
+    "upstream": (
+        variant(Softsign, backward=lambda ctx, g: Softsign.backward(ctx, torch.ones_like(g))),
+        X,
+        "it ignores the upstream gradient",
+    ),
+    "factor": (variant(Softsign, backward=lambda ctx, g: 2 * Softsign.backward(ctx, g)), X, "differences"),
+}
+
+
+@pytest.mark.parametrize("cause", HINTS)
+def test_gradcheck_names_the_cause(cause: str, checklist: SimpleNamespace) -> None:
+    f, case, said = HINTS[cause]
+    verdict, text = Call(f, case).verdict(checklist, "gradcheck")
+    assert (verdict, said is None or said in text) == ("passed" if said is None else "FAILED", True)
+    hints = ("a kink", "an estimator", "ignores")
+    assert sum(hint in text for hint in hints) == (cause not in ("kink", "factor"))
+
+
+def test_a_sum_left_to_the_engine_passes_with_a_note(checklist: SimpleNamespace) -> None:
+    verdict, text = POLAR.verdict(checklist, "broadcasting", variant(Polar, backward=unsummed))
+    assert (verdict, text) == ("passed", "by the engine; backward returns larger shapes")
+
+
+def test_one_element_alone_is_compared(checklist: SimpleNamespace) -> None:
+    ours, right = torch.tensor([[1.0, 2.0], [3.0, 4.5]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert checklist.differs([right, ours], [right, right], names=[0, 3]) == "3 at [1, 1]: 4.5, right 4"
+    assert checklist.differs([ours[0]], [ours]) == "0: shape [2], right [2, 2]"
+    assert checklist.differs([ours], []) == "1 tensors, right 0"
+    assert checklist.differs([torch.tensor(torch.nan)], [torch.tensor(torch.nan)]) == ""
+
+
+@pytest.fixture(scope="module")
+def solutions() -> dict:
+    """The right solutions of the exercise sets, by name."""
+    names = {"torch": torch, "math": math, "Function": Function, "nn": torch.nn, "F": F}
+    for path in sorted(ROOT.glob("solutions/*/*.ipynb")):
+        for cell in read(path).cells:
+            if cell.metadata.get("nbgrader", {}).get("solution") and not cell.source.startswith("%%"):
+                exec(cell.source, names)
+    return names
+
+
+Y, SHAPE = uniform(5), {"elementwise": True}
+SOLUTIONS = {  # the cases, and what each solution promises
+    "Square": ([Y], SHAPE | {"reference": torch.square, "keeps": 0}),
+    "LeakyReLU": ([(Y, 0.1), (Y, 2)], SHAPE | {"reference": F.leaky_relu}),
+    "Tanh": ([Y], SHAPE | {"reference": torch.tanh, "keeps": 0}),
+    "Sigmoid": ([Y], SHAPE | {"reference": torch.sigmoid}),
+    "GradientReversal": ([(Y, 0.5)], SHAPE | {"surrogate": lambda x, alpha: -alpha * x}),
+    "MulConstant": ([(Y, 3), (Y, 0)], SHAPE | {"reference": torch.mul}),
+    "ClippedReLU": ([(Y, 1.5)], SHAPE | {"reference": lambda x, clip: F.hardtanh(x, 0, clip)}),
+    "Linear": (
+        [(uniform(3, 4), uniform(2, 4), uniform(2)), (uniform(4), uniform(2, 4), None)],
+        {"reference": F.linear},
+    ),
+    "BroadcastMul": ([(uniform(2, 1), uniform(3))], SHAPE | {"reference": torch.mul, "broadcasts": True}),
+    "Swish": ([(Y, uniform(5))], {"reference": lambda x, beta: x * torch.sigmoid(beta * x), "broadcasts": True}),
+    "LogSumExp": ([(uniform(3, 4), 1), (uniform(3, 4), 0, True)], {"reference": torch.logsumexp}),
+    "CrossEntropy": ([(uniform(3, 4), torch.tensor([0, 3, 1]))], {"reference": F.cross_entropy}),
+    "FusedLinearReLU": (
+        [(uniform(3, 4), uniform(2, 4), uniform(2))],
+        {"reference": lambda x, weight, bias: F.linear(x, weight, bias).relu()},
+    ),
+}
+
+
+@pytest.mark.parametrize("task", SOLUTIONS)
+def test_a_right_solution_fails_nowhere(task: str, checklist: SimpleNamespace, solutions: dict) -> None:
+    cases, promises = SOLUTIONS[task]
+    assert checklist.review(solutions[task].apply, *cases, **promises) == []
 
 
 def test_a_function_without_a_graph_fails(checklist: SimpleNamespace) -> None:
-    call = Call(lambda x: Softsign.apply(x).detach(), X, {"compiles": False})
-    assert call.verdict(checklist, "gradcheck") == ("FAILED", "no output requires a gradient")
+    call = Call(lambda x: Softsign.apply(x).detach(), X)
+    assert call.verdict(checklist, "runs") == ("FAILED", "no output requires a gradient, where an input does")
 
 
 def test_without_assertions_the_list_refuses(tmp_path: Path) -> None:
@@ -474,8 +604,22 @@ def test_the_page_shows_each_item_failing() -> None:
     (cell,) = (cell for cell in PAGE.cells if cell.id == "table-count")
     assert "items that never fail: none\n" in cell.outputs[0].text
     (text,) = re.findall(r"\w+ of the \w+ wrong ones pass", markdown())
-    assert "19 wrong, 10 pass both gradient checks" in cell.outputs[0].text
-    assert text == "ten of the nineteen wrong ones pass"
+    assert "20 wrong, 10 pass both gradient checks" in cell.outputs[0].text
+    assert text == "ten of the twenty wrong ones pass"
+
+
+def test_the_file_to_download_is_the_list(capsys: pytest.CaptureFixture) -> None:
+    assert write_checklist(["--check"]) == 0, capsys.readouterr().err
+    assert "(checklist.py)" in markdown()
+
+
+def test_a_list_that_was_changed_is_not_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    changed = tmp_path / "checklist.py"
+    changed.write_text(FILE.read_text(encoding="utf-8") + "# more\n", encoding="utf-8")
+    monkeypatch.setattr("tools.checklist.FILE", changed)
+    assert write_checklist(["--check"]) == 1
+    assert write_checklist([]) == 0
+    assert changed.read_text(encoding="utf-8") == FILE.read_text(encoding="utf-8")
 
 
 def test_the_list_needs_torch_and_nothing_else() -> None:

@@ -1,0 +1,51 @@
+"""Write ``book/checklist.py``: the cells of the list in ``book/e_checklist.ipynb``, joined into one file to download.
+
+python -m tools.checklist [--check]
+"""
+
+import argparse
+import sys
+
+from nbformat import NotebookNode
+
+from tools.notebooks import ROOT, read
+
+PAGE, FILE = ROOT / "book/e_checklist.ipynb", ROOT / "book/checklist.py"
+HEAD = '''"""Review a torch.autograd.Function, one line for each question that a careful reviewer asks.
+
+    from checklist import review
+
+    x = torch.tensor([-2.0, 0.7], dtype=torch.float64, requires_grad=True)
+    assert review(YourFunction.apply, x, reference=torch.relu, elementwise=True) == []
+
+Needs torch alone. Written from the appendix "Checklist: review your Function" of the course "Custom Gradients in
+PyTorch", which says what each item asks and shows what fails it.
+"""
+'''
+
+
+def source(notebook: NotebookNode) -> str:
+    """The list as a module: a docstring, and the cells that begin with ``# checklist: ``."""
+    cells = [cell.source for cell in notebook.cells if cell.source.startswith("# checklist: ")]
+    return f"{HEAD}\n" + "\n\n\n".join(cells) + "\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the file, or say whether it is up to date."""
+    parser = argparse.ArgumentParser(prog="python -m tools.checklist", description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the file is not up to date")
+    options = parser.parse_args(argv)
+    text = source(read(PAGE))
+    current = FILE.read_text(encoding="utf-8") if FILE.exists() else None
+    if text == current:
+        return 0
+    if options.check:
+        print("book/checklist.py is not what its page says: run `python -m tools.checklist`", file=sys.stderr)
+        return 1
+    FILE.write_text(text, encoding="utf-8")
+    print("Wrote book/checklist.py")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
