@@ -174,13 +174,13 @@
           ...inputs.map((x) => ({ mark: [x, f(x)], look: "one" })),
           ...above.map((x) => ({ note: [x, alpha], text: "+1", look: "bold middle", lift: -20 })), // its pull on alpha
           { note: [3.45, alpha], text: "PACT", look: "bold end", lift: 9 },
-          { note: [3.45, 0], text: "slope in x", look: "bold end", lift: 9 },
+          { note: [3.45, 0], text: "slope", look: "bold end", lift: 9 },
         ]);
         speak(slider, `α = ${alpha}`);
         return [
           [`α = ${alpha}. Inputs:`, branch(`${below} below 0,`), branch(`${inputs.length - below - above.length} inside,`),
             branch(`${above.length} above`)],
-          ["Gradient for α, v summed over x ≥ α:", branch(above.length > 1 ? `${above.map(() => 1).join(" + ")} = ${above.length}` : above.length)],
+          ["Gradient for α, v summed over", branch("x ≥ α:"), branch(above.length > 1 ? `${above.map(() => 1).join(" + ")} = ${above.length}` : above.length)],
           ["gradcheck without the upper mask: ", html("strong", {}, above.length ? "fails" : "passes")],
         ];
       };
@@ -230,7 +230,7 @@
         const limit = Math.log(2 ** 128); // beyond it, exp is infinite in float32
         drawing.show([
           { line: [[0, limit], [6, limit]], look: "limit" },
-          { note: [0.1, limit], text: "float32: exp is ∞ above", lift: 6 },
+          { note: [5.95, limit], text: "float32: exp is ∞ above", look: "end", lift: 6 },
           ...Object.values(orders).map((each) => ({ line: trace(lse, stream(each)), look: "law" })),
           ...seen.flatMap((x, n) => x.map((t) => ({ mark: [n + 1, t], look: "element", size: 4 }))),
           { line: trace(({ m }) => m, states.slice(0, count + 1)), look: "two dashed" },
