@@ -23,11 +23,14 @@ What it does not say: how fast a whole net becomes. The matrix products around t
 
 import argparse
 import importlib.util
+import os
+import shutil
 import statistics
 import sys
+import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -35,13 +38,19 @@ import nbformat
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.cpp_extension import load_inline
+from torch.utils import cpp_extension
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / "book/d_kernels.ipynb"
 DEFINITIONS = "page:definition"  # the tag of the cells that define what the page runs
 FLAGS = {"C++": None, "C++ -O3": ("-O3",), "C++ -O0": ()}
 CPU = ("composed", "torch.compile", "C++", "C++ -O3", "C++ -O0")
 GPU = ("composed", "torch.compile", "CUDA", "Triton")
+COMPILER = "a C++ compiler (Debian: apt-get install g++; macOS: xcode-select --install)"
+NEEDS = {  # what a way is built with, on the machine that measures it
+    **dict.fromkeys(("C++", "C++ -O3", "C++ -O0", "--headers"), (COMPILER, "ninja")),
+    "torch.compile": (COMPILER,),
+    "CUDA": (COMPILER, "ninja", "nvcc"),
+}
 DTYPES = ("float32", "bfloat16", "float16")
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 
@@ -74,7 +83,7 @@ def headers() -> str:
     for number, (name, source) in enumerate(HEADERS.items()):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            load_inline(
+            cpp_extension.load_inline(
                 f"bench_headers_{number}",
                 [source.replace("NAME", f"bench_headers_{number}")],
                 build_directory=folder,
@@ -199,6 +208,20 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def absent(ways: Iterable[str]) -> list[str]:
+    """What the ways are built with and this machine has not; what pip put beside Python is put on PATH."""
+    scripts, path = sysconfig.get_path("scripts"), os.environ.get("PATH", "")
+    if scripts not in path.split(os.pathsep):
+        os.environ["PATH"] = path + os.pathsep + scripts
+    found = {
+        COMPILER: shutil.which(cpp_extension.get_cxx_compiler()),
+        "ninja": shutil.which("ninja"),
+        "nvcc": cpp_extension.CUDA_HOME,
+    }
+    wanted = dict.fromkeys(tool for way in ways for tool in NEEDS.get(way, ()))
+    return [tool for tool in wanted if not found[tool]]
+
+
 def arguments(given: list[str] | None) -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(
@@ -217,11 +240,13 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     if options.gpu and not torch.cuda.is_available():
         parser.exit(2, "python -m bench.kernels --gpu: torch finds no GPU here\n")
     if options.gpu and importlib.util.find_spec("triton") is None:
-        parser.exit(2, "python -m bench.kernels --gpu: Triton is not installed here, pip install triton\n")
+        parser.exit(2, "python -m bench.kernels --gpu: Triton is not installed here, pip install triton==3.7.1\n")
     offered = GPU if options.gpu else CPU
     options.ways = options.ways or list(offered)
     if unknown := [way for way in options.ways if way not in offered]:
         parser.error(f"--ways: {', '.join(unknown)}: not among {', '.join(offered)}")
+    if tools := absent(["--headers"] if options.headers else options.ways):
+        parser.exit(2, f"python -m bench.kernels: not found: {', '.join(tools)}. Install it, or choose by --ways\n")
     options.device = "cuda" if options.gpu else "cpu"
     return options
 

@@ -1,6 +1,8 @@
 """The benchmark of the kernels runs, says what it measured, and refuses what it cannot; speed is no test."""
 
 import importlib.util
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,7 +39,31 @@ def test_without_triton_it_says_so_in_one_line(monkeypatch, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         bench.main(["--gpu"])
     error = capsys.readouterr().err
-    assert stop.value.code == 2 and error.count("\n") == 1 and "Triton is not installed" in error
+    assert stop.value.code == 2 and error.count("\n") == 1 and "pip install triton==3.7.1" in error
+
+
+@pytest.mark.parametrize(
+    ("given", "missing", "said"),
+    [
+        (["--ways", "composed", "C++"], "ninja", "not found: ninja. Install"),
+        (["--ways", "torch.compile"], "c++", "not found: a C++ compiler (Debian: apt-get install g++; macOS"),
+        (["--headers"], "c++", "not found: a C++ compiler"),
+    ],
+)
+def test_without_its_tools_it_says_so_in_one_line(given, missing, said, monkeypatch, capsys) -> None:
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda tool: None if Path(tool).name == missing else which(tool))
+    monkeypatch.setenv("CXX", "c++")
+    with pytest.raises(SystemExit) as stop:
+        bench.main(given)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1 and said in error
+
+
+def test_what_needs_no_compiler_asks_for_none(monkeypatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda tool: None)
+    assert bench.absent(["composed", "Triton"]) == []
+    assert len(bench.absent(["CUDA", "C++"])) >= 2
 
 
 def test_an_unknown_way_is_named(capsys) -> None:
