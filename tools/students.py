@@ -32,7 +32,7 @@ INSTRUCTORS = re.compile(
     r"\b(gradebook|autograded?|generate_assignment|generate_feedback)\b|\b(solutions|sample|submitted)/"
 )
 PARTS = re.compile(
-    r"book/\w+\.(ipynb|md)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)"
+    r"book/(\w+\.(ipynb|md)|checklist\.py)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)"
 )
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 DIRECTIVE = re.compile(r"^```\{bibliography\}\n.*?^```\n", re.DOTALL | re.MULTILINE)
@@ -68,9 +68,8 @@ class StudentsError(Exception):
 def collect(root: Path) -> dict[str, bytes]:
     """The files for students by their paths in the folder."""
     chapters = sorted(root.glob("book/[0-9][0-9]_*.ipynb")) + sorted(root.glob("book/[a-e]_*.ipynb"))
-    paths = (
-        chapters + [root / f"book/{page}.md" for page in PAGES] + [root / "requirements.txt", root / "constraints.txt"]
-    )
+    pages = [root / f"book/{page}.md" for page in PAGES]
+    paths = chapters + pages + [root / name for name in ("book/checklist.py", "requirements.txt", "constraints.txt")]
     paths += sorted(
         path for path in root.glob("exercises/**/*") if path.is_file() and ".ipynb_checkpoints" not in path.parts
     )
@@ -110,7 +109,7 @@ def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
     """What students must not get, one line each, by file."""
     for name, content in files.items():
         if not re.fullmatch(
-            r"book/\w+\.(ipynb|md)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)",
+            r"book/(\w+\.(ipynb|md)|checklist\.py)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)",
             name,
         ):
             yield f"{name}: not a file that students get"
