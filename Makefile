@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks exercises students lab bench bench-grading test clean help
+.PHONY: all venv book grade notebooks latest exercises students lab bench bench-grading test clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
@@ -42,6 +42,9 @@ grade: $(READY)  ## grade the sample class: submitted/, gradebook.db, feedback/
 
 notebooks: $(READY)  ## run the chapters, bring every notebook into the committed form
 	@$(BIN)/python -m tools.notebooks --execute
+
+latest: $(READY)  ## run and build everything with the newest torch, or TORCH=2.14.1, apart, and report what changed
+	@$(BIN)/python -m tools.latest $(if $(TORCH),--torch $(TORCH)) $(if $(FRESH),--fresh)
 
 exercises: $(READY)  ## make exercises/ again from solutions/
 	@$(BIN)/python -m tools.release
