@@ -1,17 +1,20 @@
 """Each check of ``page_checks`` is shown a page with its fault, and finds it; and a page without, and finds nothing.
 
-And the whole book is built with faults planted in its sources.
+And the whole book is built with faults planted in its sources, and stored outputs that differ are shown to nbval.
 """
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 from playwright.sync_api import Browser
 
 from tests.book import page_checks
-from tests.book.book_build import build, copy_sources
+from tests.book.book_build import ROOT, build, copy_sources
 from tools import check_book
 
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
@@ -114,3 +117,35 @@ def test_what_the_build_of_the_book_says_of_faults_in_its_sources(tmp_path: Path
         "book/01_relu.html: no alternative text",
     ):
         assert fault in found, found
+
+
+def test_a_stored_output_that_differs_is_found(tmp_path: Path) -> None:
+    """By nbval, called as `make test` calls it; all cells but the first and the last store what they do not say."""
+    svg = 'from IPython.display import SVG\nSVG(\'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0,0"/></svg>\')'
+    drawn = '<svg xmlns="http://www.w3.org/2000/svg"><path d="M0,1"/></svg>'
+    shown = {"image/svg+xml": drawn, "text/plain": "<IPython.core.display.SVG object>"}
+    figure = {"text/plain": "<Figure size 640x480 with 1 Axes>"}
+    sized = "from IPython.display import display\ndisplay({'text/plain': '<Figure size 9x9>'}, raw=True)"
+    stored = {
+        "print('as stored')": [new_output("stream", name="stdout", text="as stored\n")],
+        "print(0.1235)": [new_output("stream", name="stdout", text="0.1234\n")],
+        "print('more')": [],
+        "pass": [new_output("stream", name="stdout", text="no longer\n")],
+        "raise ValueError('new')": [new_output("error", ename="ValueError", evalue="old", traceback=[])],
+        "import warnings; warnings.warn('new')": [],
+        svg: [new_output("execute_result", data=shown, execution_count=7)],
+        sized: [new_output("display_data", data=figure)],
+    }
+    cells = [
+        new_code_cell(code, id=f"c{i}", execution_count=i, outputs=o) for i, (code, o) in enumerate(stored.items(), 1)
+    ]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "planted.ipynb")
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    options = re.findall(r"--nbval\S*(?: tests/\S+)?", recipe)
+    assert options == ["--nbval", "--nbval-current-env", "--nbval-sanitize-with tests/nbval_sanitize.cfg"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:xdist", *" ".join(options).split(), tmp_path]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    verdicts = dict(
+        sorted((int(n), word) for word, n in re.findall(r"^(PASSED|FAILED) .*::Cell (\d+)", said, re.MULTILINE))
+    )
+    assert verdicts == {0: "PASSED", **dict.fromkeys(range(1, 7), "FAILED"), 7: "PASSED"}, said
