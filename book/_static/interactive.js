@@ -18,6 +18,7 @@
   };
   const html = element("http://www.w3.org/1999/xhtml");
   const svg = element("http://www.w3.org/2000/svg");
+  const whole = (words) => html("span", {}, words); // words that stay on one line
   const power = (exponent) => "10" + [...String(exponent)].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c] ?? "⁻").join("");
   const short = (number, digits = 1) => (number === 0 ? "0" : number.toExponential(digits).replace("+", ""));
   const signed = (text) => String(text).replace("-", "−").replace("Infinity", "∞");
@@ -108,7 +109,7 @@
           : truncation > rounding
             ? ["mostly truncation,", `|f‴(x)| h²/6 = ${short(truncation)}`]
             : ["mostly rounding,", `which may reach ${short(rounding)}`];
-        return [`quotient ${digits},`, `error ${short(error)},`, ...why].flatMap((words) => [" ", html("span", {}, words)]);
+        return [`quotient ${digits},`, `error ${short(error)},`, ...why].flatMap((words) => [" ", whole(words)]);
       };
 
       const point = choice("point x", ["0.5", "2"]);
@@ -164,7 +165,8 @@
         const f = (x) => Math.min(Math.max(x, 0), alpha);
         const above = inputs.filter((x) => x >= alpha);
         const below = inputs.filter((x) => x <= 0).length;
-        const branch = (words) => html("span", {}, ` ${words}`);
+        const inside = inputs.length - below - above.length;
+        const pulls = above.map(() => 1);
         drawing.show([
           { line: [[-1, 0], [0, 0], [alpha, alpha], [3.5, alpha]], look: "one" },
           { line: [[-1, 0], [0, 0]], look: "two dashed" },
@@ -178,9 +180,9 @@
         ]);
         speak(slider, `α = ${alpha}`);
         return [
-          [`α = ${alpha}. Inputs:`, branch(`${below} below 0,`), branch(`${inputs.length - below - above.length} inside,`),
-            branch(`${above.length} above`)],
-          ["Gradient for α, v summed over", branch("x ≥ α:"), branch(above.length > 1 ? `${above.map(() => 1).join(" + ")} = ${above.length}` : above.length)],
+          [`α = ${alpha}. Inputs: `, whole(`${below} below 0,`), " ", whole(`${inside} inside,`), " ", whole(`${above.length} above`)],
+          ["Gradient for α, v summed over ", whole("x ≥ α:"), " ",
+            whole(pulls.length > 1 ? `${pulls.join(" + ")} = ${pulls.length}` : pulls.length)],
           ["gradcheck without the upper mask: ", html("strong", {}, above.length ? "fails" : "passes")],
         ];
       };
@@ -240,13 +242,14 @@
         ]);
         speak(slider, `${count} of ${pieces.length} pieces`);
         return [
-          [html("strong", {}, `${count} of ${pieces.length} pieces.`), count ? ` The last, (${piece.map(signed).join(", ")}): ` : " Nothing: ",
-            html("span", {}, `m = ${signed(own.m)},`), " ", html("span", {}, `s = ${decimals(own.s)}`)],
-          ["Merged:", ...[`m = ${signed(now.m)},`, `s = ${decimals(now.s)},`, `m + log s = ${decimals(lse(now))}`]
-            .flatMap((words) => [" ", html("span", {}, words)])],
-          ["Plain sum in float32: ", html("span", {}, `${plain === Infinity ? "∞" : short(plain)},`), " ",
-            html("span", {}, `its log ${decimals(float(Math.log(plain)))}`)],
-          ["At the end:", ...Object.entries(orders).flatMap(([name, each], n) => [n ? ", " : " ", html("span", {}, `${name} ${end(each)}`)])],
+          [html("strong", {}, `${count} of ${pieces.length} pieces.`),
+            count ? ` The last, (${piece.map(signed).join(", ")}): ` : " Nothing: ",
+            whole(`m = ${signed(own.m)},`), " ", whole(`s = ${decimals(own.s)}`)],
+          ["Merged: ", whole(`m = ${signed(now.m)},`), " ", whole(`s = ${decimals(now.s)},`), " ",
+            whole(`m + log s = ${decimals(lse(now))}`)],
+          ["Plain sum in float32: ", whole(`${plain === Infinity ? "∞" : short(plain)},`), " ",
+            whole(`its log ${decimals(float(Math.log(plain)))}`)],
+          ["At the end: ", ...Object.entries(orders).flatMap(([name, each], n) => [n ? ", " : "", whole(`${name} ${end(each)}`)])],
         ];
       };
       return { controls: [slider, chosen], drawings: [drawing], update };
@@ -267,7 +270,8 @@
         const error = (x) => (y(x) - x) ** 2 / inputs.length;
         const rounding = sum(inputs.filter(passes).map(error));
         const clipping = sum(inputs.filter((x) => !passes(x)).map(error));
-        return { low, high, s, y, passes, rounding, clipping, error: rounding + clipping, ends: [(low - 0.5) * s, (high + 0.5) * s] };
+        const ends = [(low - 0.5) * s, (high + 0.5) * s];
+        return { low, high, s, y, passes, rounding, clipping, error: rounding + clipping, ends };
       };
 
       const width = range("bits b", 2, 8, 1, 3);
@@ -288,12 +292,13 @@
         const [bits, k] = [read(width), read(scale)];
         const { low, high, s, y, passes, rounding, clipping, error, ends } = grid(bits, k);
         const jumps = Array.from({ length: high - low }, (_, i) => low + i + 0.5).filter((q) => Math.abs(q * s) < 3);
+        const risers = jumps.flatMap((q) => [[q * s, (q - 0.5) * s], [q * s, (q + 0.5) * s]]);
         const best = twentieths.reduce((a, b) => (grid(bits, b).error < grid(bits, a).error ? b : a));
         const zeros = inputs.filter((x) => !passes(x)).length;
         stairs.show([
           { band: [-3, ends[0]] }, { band: [ends[1], 3] },
           { line: [[-3, -3], [3, 3]], look: "law" },
-          { line: [[-3, y(-3)], ...jumps.flatMap((q) => [[q * s, (q - 0.5) * s], [q * s, (q + 0.5) * s]]), [3, y(3)]], look: "one" },
+          { line: [[-3, y(-3)], ...risers, [3, y(3)]], look: "one" },
           ...inputs.map((x) => ({ line: [[x, x], [x, y(x)]], look: "two" })),
           ...inputs.map((x) => ({ mark: [x, y(x)], look: passes(x) ? "one" : "two open" })),
           ...(ends[0] > -3 ? [{ note: [-2.95, 3], text: "gradient 0", lift: -14 }] : []),
@@ -309,13 +314,13 @@
         speak(width, `b = ${bits}`);
         speak(scale, `s = ${s.toPrecision(3)}, ${5 * k} % of the scale at which all inputs fit`);
         return [
-          [html("strong", {}, `b = ${bits}:`), ` q from ${signed(low)} to ${high}, `, html("span", {}, `s = ${s.toPrecision(3)}`),
+          [html("strong", {}, `b = ${bits}:`), ` q from ${signed(low)} to ${high}, `, whole(`s = ${s.toPrecision(3)}`),
             ` (${5 * k} % of the scale at which all inputs fit)`],
-          [`Mean squared error ${short(error, 2)}: `, html("span", {}, `rounding ${short(rounding, 2)},`), " ",
-            html("span", {}, `clipping ${short(clipping, 2)}`)],
-          [`Gradient 0 at ${zeros} of ${inputs.length} inputs: `, html("span", {}, `x below ${signed(ends[0].toFixed(2))}`), " ",
-            html("span", {}, `or above ${ends[1].toFixed(2)}`)],
-          [`Least error at ${bits} bits: `, html("span", {}, `${short(grid(bits, best).error, 2)}, at ${5 * best} %`)],
+          [`Mean squared error ${short(error, 2)}: `, whole(`rounding ${short(rounding, 2)},`), " ",
+            whole(`clipping ${short(clipping, 2)}`)],
+          [`Gradient 0 at ${zeros} of ${inputs.length} inputs: `, whole(`x below ${signed(ends[0].toFixed(2))}`), " ",
+            whole(`or above ${ends[1].toFixed(2)}`)],
+          [`Least error at ${bits} bits: `, whole(`${short(grid(bits, best).error, 2)}, at ${5 * best} %`)],
         ];
       };
       return { controls: [width, scale], drawings: [stairs, errors], update };
@@ -413,7 +418,7 @@
         draw();
         return [
           [html("strong", {}, `Step ${step} of ${order.length}:`), ` queries ${queries}, keys ${keys}; `,
-            html("span", {}, `${cells(now).length} scores in memory`), masked ? `, ${masked} masked` : ""],
+            whole(`${cells(now).length} scores in memory`), masked ? `, ${masked} masked` : ""],
           [`Tiles skipped: ${all.length - order.length} of ${all.length}`],
           ...lines.map((line) => [line]),
         ];
