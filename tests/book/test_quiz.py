@@ -25,7 +25,7 @@ from tests.book.book_build import ROOT
 CHAPTERS = sorted(path.stem for path in ROOT.glob("book/[0-9][0-9]_*.ipynb"))
 APPENDICES = ["b_library", "c_transforms", "d_kernels"]
 HEADING = "## Predict, then run"
-DETAILS = re.compile(r"<details><summary>Answer</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
+DETAILS = r"<details><summary>Answer {}</summary>\n\n(.+?)\n\n</details>"
 LETTERS = re.compile(r"\*\*([a-d])\*\*")
 INF = float("inf")
 
@@ -52,10 +52,11 @@ def questions(notebook: NotebookNode) -> list[Question]:
     """The self-quiz of a page."""
     (text,) = (c.source for c in notebook.cells if c.cell_type == "markdown" and HEADING in c.source)
     found = []
-    for part in re.split(r"^\*\*\d\.\*\* ", text.partition(HEADING)[2], flags=re.MULTILINE)[1:]:
+    parts = re.split(r"^\*\*\d\.\*\* ", text.partition(HEADING)[2], flags=re.MULTILINE)
+    for number, part in enumerate(parts[1:], 1):
         asked, _, rest = part.partition("\n\n- **a** ")
         options = dict(re.findall(r"^- \*\*([a-d])\*\* (.+)$", "- **a** " + rest, re.MULTILINE))
-        answer = DETAILS.search(part)
+        answer = re.search(DETAILS.format(number), part, re.DOTALL)  # whoever hears the page hears which answer
         found.append(Question(asked, options, answer[1] if answer else ""))
     return found
 
@@ -344,7 +345,7 @@ IDEAS: dict[str, list[Idea]] = {
     ],
     "05_clipped_relu": [
         Idea(1, "a", "SymmetricClip.lower_sign_forgotten", "the lower sign forgotten", alpha_gradient),
-        Idea(1, "d", "SymmetricClip.alpha_gets_none", "Alpha gets None", alpha_gradient),
+        Idea(1, "d", "SymmetricClip.alpha_gets_none", "returned as None", alpha_gradient),
         Idea(2, "a", "HardTanh.upper_mask_missing", "the upper mask missing", thousand_normals),
     ],
     "06_linear": [
@@ -436,6 +437,11 @@ PLANTED_FORM = {  # in chapter 1
     "no letter": ("**a**. `where` selects", "`where` selects", "1: the answer begins with the letter of no option"),
     "no run": ("1: [0.0", "[0.0", "1: not run"),
     "two options": ("- **c** (0, 1) and (1, 1)\n", "", "3: the options are a, b"),
+    "an answer of another name": (
+        "Answer 2</summary>",
+        "Answer</summary>",
+        "2: the answer begins with the letter of no",
+    ),
     "no answer": ("**b**. Both branches", "</details>\n\n**b**. Both branches", "3: the answer begins"),
 }
 PLANTED_ANSWERS = {
