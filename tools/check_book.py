@@ -22,6 +22,7 @@ import yaml
 from tools.notebooks import ROOT
 
 GLOSSARY = "book/glossary.html"
+LOST = "404.html"  # a server shows it at any depth, so with COURSE_URL its links begin at the root
 THEIRS = ("_static", "_sources", "_downloads", "_images", "_sphinx_design_static")  # folders that hold no page
 RED = re.compile(r"katex-error|(?:color: ?|mathcolor=\")#cc0000", re.IGNORECASE)  # what KaTeX makes of what it refuses
 LINKS = {"href": ("a", "area", "link"), "src": ("img", "script", "iframe", "source", "video", "audio", "embed")}
@@ -128,9 +129,12 @@ def link_fault(link: str, file: Path, html: Path) -> str | None:
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return None
-    if parts.path.startswith("/"):
+    path = unquote(parts.path)
+    if path.startswith("/") and file == html / LOST:
+        path = below(path, html)
+    if path.startswith("/"):
         return f"the link to {link} begins at the root, which a book read from the disk does not have: make it relative"
-    target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+    target = (file.parent / path).resolve() if path else file
     if target.is_dir():
         return f"the link to {link} leads to a folder, which shows nothing from the disk: link to its index.html"
     if not target.is_file():
@@ -141,6 +145,13 @@ def link_fault(link: str, file: Path, html: Path) -> str | None:
     if target == (html / GLOSSARY).resolve():
         return f"the link to {link} names a term without an entry: add it to book/glossary.md, or mend the link"
     return f"the link to {link} leads to no such place on that page: link to one of its headings"
+
+
+def below(path: str, html: Path) -> str:
+    """The part of a path from the site's root that lies in `html`: the site may be a folder of its host."""
+    parts = path.strip("/").split("/")
+    tails = ("/".join(parts[i:]) for i in range(len(parts)))
+    return next((tail for tail in tails if (html / tail).is_file()), parts[-1])
 
 
 def faults(html: Path, toc: Path) -> list[str]:

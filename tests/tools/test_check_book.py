@@ -92,6 +92,15 @@ def test_a_first_page_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_the_page_of_a_lost_reader_may_link_from_the_root_of_its_host(tmp_path: Path) -> None:
+    html, toc = built(tmp_path)
+    (html / "404.html").write_text('<a href="/course/book/intro.html#here">home</a><img src="/_images/a.svg" alt="x">')
+    assert check_book.faults(html, toc) == []
+    (html / "404.html").write_text('<a href="/course/book/no.html">home</a><a href="/course/book/intro.html#no">x</a>')
+    place, page = check_book.faults(html, toc)
+    assert "intro.html#no leads to no such place" in place and "no.html leads to no file" in page
+
+
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The command."""
     command = [sys.executable, "-m", "tools.check_book", *map(str, arguments)]
