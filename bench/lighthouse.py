@@ -155,7 +155,7 @@ def lighthouse() -> Path:
     program, npm = node()
     command = [program, npm, "install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", f"lighthouse@{VERSION}"]
     path = f"{Path(program).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    quick = {"npm_config_fetch_retries": "1"}
+    quick = {"npm_config_fetch_retries": "1", "npm_config_fetch_retry_mintimeout": "1000"}
     done = subprocess.run(command, env=os.environ | quick | {"PATH": path}, capture_output=True, text=True)
     if done.returncode or not script.exists():
         reasons = [line for line in done.stderr.splitlines() if re.match(r"npm (error|ERR!)", line)]

@@ -29,6 +29,7 @@ from tinycss2 import ast
 SHEET = "_static/course.css"
 STYLE = re.compile(r'[ \t]*<link\b(?=[^>]*\brel="stylesheet")[^>]*?\bhref="([^"]*)"[^>]*>\n?')
 SCRIPT = re.compile(r'<script(?P<defer>[^>]*?\bdefer\b)?(?P<rest>[^>]*?\bsrc="(?P<src>[^"]*)"[^>]*>)')
+COLOR = re.compile(r"(?<![-\w])color:\s*([^;}]+?)\s*;?\s*(?=$|[;}])")
 PRELOAD = re.compile(r'[ \t]*<link rel="preload" as="script"[^>]*>\n?')
 IMAGE = re.compile(r'<img\b(?![^>]*\bwidth=)([^>]*?)\bsrc="([^"]*_images/[^"]*\.svg)"')
 TAG = re.compile(r"<([a-z][a-z0-9-]*)((?:\s[^<>]*)?)>")
@@ -229,6 +230,26 @@ def style_sheet(static: Path, names: Iterable[str], used: Used, scripts: str) ->
     return "\n".join([*dict.fromkeys(notices), sheet, ""])
 
 
+def plain_classes(sheet: str) -> set[str]:
+    """The classes of code that have the colour of code itself, in every theme: half of the elements of a page."""
+    colours = re.findall(r'(\[data-theme="?\w+"?\]) \.highlight(?: \.(\w+))? ?\{([^}]*)\}', sheet)
+    base = {theme: color[1] for theme, name, rule in colours if not name and (color := COLOR.search(rule))}
+    said: dict[str, set[str]] = {}
+    for theme, name, rule in colours:
+        if name:
+            color = COLOR.fullmatch(rule.strip())
+            said.setdefault(name, set()).add("plain" if color and color[1] == base.get(theme) else "coloured")
+    return {name for name, kinds in said.items() if kinds == {"plain"}}
+
+
+def with_fewer_spans(html: str, plain: set[str]) -> str:
+    """Take the spans of plain classes out of blocks of code; what they hold stays."""
+    if not plain:
+        return html
+    span = re.compile(rf'<span class="(?:{"|".join(sorted(plain))})">([^<]*)</span>')
+    return re.sub(r'<div class="highlight"><pre>.*?</pre>', lambda m: span.sub(r"\1", m[0]), html, flags=re.DOTALL)
+
+
 def size_of(svg: Path) -> str:
     """The width and height of a drawing as attributes in pixels, so that its place is kept while it loads."""
     root = re.search(r"<svg\b[^>]*>", svg.read_text(encoding="utf-8"))[0]
@@ -255,12 +276,14 @@ def quick(html: str, page: Path, address: str) -> str:
         r"[ \t]*<script>DOCUMENTATION_OPTIONS\.pagename = [^<]*</script>\n?", "", html
     )  # read by nothing here
     html = SCRIPT.sub(lambda m: m[0] if m["defer"] or "defer" in m["rest"] else f"<script defer{m['rest']}", html)
-    html = html.replace(MODE, MODE_NOW)
+    html = html.replace(MODE, MODE_NOW).replace('data-theme="auto"', 'data-theme="light"', 1)  # light without scripts
 
     def sized(match: re.Match[str]) -> str:
         size = size_of((page.parent / match[2]).resolve())
-        return f'<img {size} loading="lazy" decoding="async"{match[1]}src="{match[2]}"' if size else match[0]
+        later = ' loading="lazy"' if match.start() > first_image else ""
+        return f'<img {size}{later} decoding="async"{match[1]}src="{match[2]}"' if size else match[0]
 
+    first_image = html.find("_images/")
     return IMAGE.sub(sized, html)
 
 
@@ -292,6 +315,8 @@ def make_lean(app: Sphinx, exception: Exception | None) -> None:
     names.pop(PurePosixPath(SHEET).name, None)
     if not names:
         return  # no page was written anew, so all are lean
+    plain = plain_classes((html / "_static" / "pygments.css").read_text(encoding="utf-8"))
+    pages = {page: with_fewer_spans(text, plain) for page, text in pages.items()}
     used = Used()
     for text in pages.values():
         used.read_page(text)
