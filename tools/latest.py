@@ -71,7 +71,7 @@ class Report:
     was: str  # the torch of the stored outputs
     torch: str = "?"
     python: str = "?"
-    doing: str = "making the environment"
+    doing: str = ""  # empty: everything was done
     packages: list[str] = field(default_factory=list)
     ran: list[Ran] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -333,7 +333,13 @@ def last_line(text: str) -> str:
 
 
 def look(root: Path, folder: Path, report: Report, torch: str, fresh: bool) -> None:
-    """Do everything; what is found goes into `report` at once."""
+    """Do everything; what is found goes into `report` at once, and into its file before each step."""
+
+    def begin(step: str) -> None:
+        report.doing = step
+        save(report, folder)
+
+    begin("making the environment")
     say(f"[1/4] the environment, {torch}: minutes, and gigabytes where pip brings a CUDA build")
     python = environment(root, folder, torch, fresh)
     there, here = facts(python), facts(Path(sys.executable))
@@ -349,23 +355,30 @@ def look(root: Path, folder: Path, report: Report, torch: str, fresh: bool) -> N
     copy_course(root, tree)
     report.named = naming(tree, ".".join(report.was.split(".")[:2]))
     patterns = get_sanitize_patterns((tree / "tests/nbval_sanitize.cfg").read_text(encoding="utf-8"))
+    patterns.append((re.escape(f"{folder}{os.sep}"), ""))  # in warnings
     chapters = sorted((tree / "book").glob("*.ipynb"))
     say(f"[2/4] {len(chapters)} notebooks")
     for path in chapters:
-        report.doing = f"running {path.name}"
+        begin(f"running {path.name}")
         ran = run_chapter(python, path, environ, patterns)
         report.ran.append(ran)
         verdict = ran.stopped or f"{len({c.cell for c in ran.changes})} cells changed" if ran.changes else "unchanged"
         say(f"      {path.name}: {ran.stopped or verdict}, {ran.seconds:.0f} s")
 
-    report.doing = "running the graders' tests"
+    begin("running the graders' tests")
     say("[3/4] the graders' tests: minutes")
     report.tests, report.failures = run_tests(python, tree, folder, environ)
 
-    report.doing = "building the book"
+    begin("building the book")
     say("[4/4] the book")
     report.book = build_book(python, tree, environ)
     report.built, report.doing = True, ""
+
+
+def save(report: Report, folder: Path) -> None:
+    """Write the report as it is now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / "report.md", report.text())
 
 
 def latest(root: Path, folder: Path, torch: str, fresh: bool) -> int:
@@ -379,8 +392,7 @@ def latest(root: Path, folder: Path, torch: str, fresh: bool) -> int:
         status = 130
     except (LatestError, NotebookError, OSError, subprocess.CalledProcessError) as error:
         print(f"tools.latest: while {report.doing}: {error}", file=sys.stderr)
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "report.md", report.text())
+    save(report, folder)
     for line in report.summary() if status in (0, 1) else []:
         say(line)
     say(f"{'Nothing changed' if status == 0 else 'The report'}: {folder / 'report.md'}")

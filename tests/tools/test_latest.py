@@ -211,7 +211,7 @@ def test_what_changed_is_in_the_report(compared: Callable, capfd: pytest.Capture
     status, report = compared(
         new_code_cell("print(2)", id="prints", outputs=[printed("1\n")]),
         new_code_cell("raise RuntimeError('no longer')", id="raises"),
-        new_code_cell("import warnings\nwarnings.warn('soon gone')", id="warns"),
+        new_code_cell("import os, warnings\nwarnings.warn('soon gone: ' + os.getcwd())", id="warns"),
         new_code_cell("print(3)", id="goes-on", outputs=[printed("3\n")]),
         tests="def test_it():\n    assert 1 == 2, 'it differs'\n\n\ndef test_on():\n    pass\n",
     )
@@ -219,7 +219,7 @@ def test_what_changed_is_in_the_report(compared: Callable, capfd: pytest.Capture
     assert "| 01_tiny.ipynb | 1 | 1 | 1 |" in report
     assert "Cell `prints`, output:\n\n```diff\n-1\n+2\n```" in report
     assert "Cell `raises`, error:\n\n```diff\n+RuntimeError: no longer\n```" in report
-    assert "Cell `warns`, warning:" in report and "soon gone" in report and "Cell `goes-on`" not in report
+    assert "Cell `warns`, warning:" in report and "soon gone: tree/book" in report and "Cell `goes-on`" not in report
     assert "2 tests, 1 failed" in report and "- `test_it`: AssertionError: it differs" in report
     assert "The stored outputs are of torch 2.13.0+cpu; these of torch 2.14.1, Python 3.11.7." in report
     assert "3 cells changed" in capfd.readouterr().out
@@ -247,8 +247,11 @@ def test_ctrl_c_leaves_a_report_of_what_was_seen(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    seen = Ran("01_tiny.ipynb", 1.0, [Change("prints", "output", ["-1", "+2"])])
-    monkeypatch.setattr(latest, "run_chapter", lambda *_: seen)
+    def run(_: Path, path: Path, *__: object) -> Ran:
+        assert "stopped while running 01_tiny.ipynb" in (path.parents[2] / "report.md").read_text(), "if it were killed"
+        return Ran("01_tiny.ipynb", 1.0, [Change("prints", "output", ["-1", "+2"])])
+
+    monkeypatch.setattr(latest, "run_chapter", run)
     monkeypatch.setattr(latest, "run_tests", interrupt)
     status, report = compared()
     assert status == 130
