@@ -314,7 +314,7 @@ def build_book(python: Path, tree: Path, environ: dict[str, str]) -> list[str]:
 
 
 def naming(tree: Path, release: str) -> dict[str, int]:
-    """The files that name `release` of torch ("2.13"), with how often; those are read again after an update."""
+    """The files that name `release` of torch, major and minor, with how often: they are read again after an update."""
     named = re.compile(rf"\btorch\b[^\w\n]{{0,6}}{re.escape(release)}\b", re.IGNORECASE)
     found = {}
     for path in sorted(p for p in tree.rglob("*") if p.suffix in (".md", ".txt", ".py", ".ipynb", ".toml", ".yml")):
