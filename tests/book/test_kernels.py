@@ -92,6 +92,21 @@ def test_the_number_of_threads_changes_no_bit(built: Pair) -> None:
     assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
 
 
+def test_the_composed_backward_serves_create_graph_and_torch_func_and_no_one_else(page: ModuleType) -> None:
+    def kernel(*args: torch.Tensor) -> None:
+        raise RuntimeError("the kernel's backward")
+
+    def total(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return page.Geglu.apply(x, bias, (page.composed, kernel)).sum()
+
+    x, bias = torch.randn(3, 8, requires_grad=True), torch.randn(8)
+    (right,) = torch.autograd.grad(page.composed(x, bias).sum(), x)
+    torch.testing.assert_close(torch.autograd.grad(total(x, bias), x, create_graph=True)[0], right)
+    torch.testing.assert_close(torch.func.grad(total)(x.detach(), bias), right)
+    with pytest.raises(RuntimeError, match="the kernel's backward"):
+        torch.autograd.grad(total(x, bias), x)
+
+
 def test_inputs_are_left_alone(page: ModuleType, built: Pair) -> None:
     x, bias, g = torch.randn(5, 8), torch.randn(8), torch.randn(5, 4)
     kept = [t.clone() for t in (x, bias, g)]

@@ -23,7 +23,7 @@ from graders.sets import load
 from tests.book.book_build import ROOT
 
 CHAPTERS = sorted(path.stem for path in ROOT.glob("book/[0-9][0-9]_*.ipynb"))
-APPENDICES = ["b_library", "c_transforms", "d_kernels"]
+APPENDICES = ["b_library", "c_transforms", "d_kernels"]  # which teach; the other two are for looking things up
 HEADING = "## Predict, then run"
 DETAILS = r"<details><summary>Answer {}</summary>\n\n(.+?)\n\n</details>"
 LETTERS = re.compile(r"\*\*([a-d])\*\*")
