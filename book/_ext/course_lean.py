@@ -171,7 +171,7 @@ def only_used(rules: list[str], scripts: str) -> list[str]:
                     fewer.append(rule)
             else:
                 less = PROPERTY.sub(partial(if_asked, asked), rule)
-                if "{}" not in less:
+                if not less.endswith("{}"):
                     fewer.append(less)
         if fewer == rules:
             return rules

@@ -7,7 +7,7 @@ of the site comes from the environment variable COURSE_URL; without it a page na
 import os
 import re
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -102,7 +102,7 @@ def head_tags(app: Sphinx, page: str, title: str, pathto: Any) -> str:
 
 def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Add a page's own tags to its head."""
-    title = re.sub(r"<[^>]*>", "", context.get("title", "")) or app.config.html_title
+    title = unescape(re.sub(r"<[^>]*>", "", context.get("title", ""))) or app.config.html_title
     context["metatags"] = context.get("metatags", "") + "\n    " + head_tags(app, page, title, context["pathto"])
     if page == "404":
         links = {"intro": app.config.root_doc, "search": "search", "errors": "book/a_errors"}
