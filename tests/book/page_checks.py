@@ -129,7 +129,10 @@ def red_formulas(watched: Watched) -> list[str]:
 
 
 def missing_images(watched: Watched) -> list[str]:
-    """Name images that did not load or have no alternative text; their own address is none."""
+    """Name images that do not load or have no alternative text; their own address is none."""
+    # Those below the screen load when a reader comes near.
+    load = """(image) => { image.loading = "eager"; return image.decode().catch(() => {}); }"""
+    watched.page.evaluate(f"() => Promise.all([...document.images].map({load}))")
     return watched.page.evaluate("""() => [...document.images]
         .filter((image) => !image.complete || !image.naturalWidth || !image.alt.trim() ||
             image.alt === image.getAttribute("src"))
