@@ -12,7 +12,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 PAGES = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"])]
-SOURCES = ["_config.yml", "_toc.yml", "book", "exercises"]  # all that the build reads
+SOURCES = ["_config.yml", "_toc.yml", "book", "exercises"]  # what the pages are made of
+SOURCES += ["constraints.txt", "requirements.txt", "solutions", "tools"]  # and what the course's archive is made with
 
 
 @dataclass(frozen=True)
