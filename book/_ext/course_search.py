@@ -1,5 +1,6 @@
 """Search that takes a whole error message, as it was printed: it leads to the section that quotes the message."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 PAGE = "book/a_errors"
+NAMES = re.compile(r"\b(Sin|Older|WithSelf)(Backward)?\b|'scale'")  # the page's own: a reader's message has others
 
 
 def messages(section: nodes.section) -> list[str]:
@@ -17,7 +19,7 @@ def messages(section: nodes.section) -> list[str]:
     for node in section.children[1:]:
         if not isinstance(node, nodes.paragraph) or [type(part) for part in node.children] != [nodes.literal]:
             break
-        found.append(" ".join(node.astext().split()))
+        found.append(" ".join(NAMES.sub("", node.astext()).split()))
     return found
 
 

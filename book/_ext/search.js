@@ -1,8 +1,8 @@
 /* The search of the course. Sphinx writes this file into language_data.js, which the search page alone reads, after
    searchtools.js. Sphinx's own search asks for every word, so it finds nothing for an error message that holds a name
    of the reader's. Here a word that no page has is left out, rare words count most, and a text that is mostly one of
-   the messages listed by course_search.py leads to its section. */
-(() => {
+   the messages listed by course_search.py leads to its section. (The first semicolon ends what stands before it there.) */
+;(() => {
   const own = (map, key) => (Object.hasOwn(map, key) ? [map[key]].flat() : []);
   const words = (text) =>
     new Set(splitQuery(text.toLowerCase()).filter((word) => !/^\d+$/.test(word) && !stopwords.includes(word)));

@@ -1,7 +1,7 @@
 """The page of error messages: each message it quotes is raised there, its index is whole, and the search finds it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -20,24 +20,16 @@ LEAST = 25
 QUOTE = re.compile(r"(`+) ?(?P<message>.+?) ?\1", re.DOTALL)
 ROW = re.compile(r"^\| \[`(?P<words>.+?)`\]\(#(?P<place>[^)]+)\) \| (?P<heading>.+?) \|$", re.MULTILINE)
 NAMES = re.compile(r"^(\w*(Error|Warning)|Unsupported): ")
-SEARCHES = [  # the rare words of messages, as the page tells its reader to type them
-    "incorrect number gradients",
-    "gradient different None position corresponding forward input Variable",
-    "invalid gradient index shape compatible",
-    "variables modified inplace operation",
-    "Trying to backward through the graph a second time",
-    "element 0 of tensors does not require grad and does not have a grad_fn",
-    "grad can be implicitly created only for scalar outputs",
-    "differentiated Tensors appears used graph allow_unused",
-    "leaf Variable that requires grad in-place operation",
-    "Jacobian mismatch output input numerical analytical",
-    "Backward is not reentrant",
-    "override setup_context staticmethod",
-    "vmap data-dependent control flow",
-    "hook changed size value",
-    "Unsupported custom jvp",
-    "autograd ambiguity vmap staticmethod generate_vmap_rule",
-]
+TYPED = {  # parts of messages, as a reader types or pastes them, and the heading that is found first
+    "Function GeluBackward returned an incorrect number of gradients (expected 4, got 3)": "Too few or too many gradients",
+    "modified by an inplace operation": "A saved tensor was changed in place",
+    "Trying to backward through the graph a second time": "backward ran a second time",
+    "does not require grad and does not have a grad_fn": "No node anywhere",
+    "hook changed size value": "A hook returned another shape or dtype",
+    "Unsupported custom jvp": "A jvp under torch.compile",
+}
+SEARCH = """(queries) => queries.map((query) => Search._performSearch(...Search._parseQuery(query)).reverse()
+    .map(([page, title]) => title.replace(/<[^>]+>/g, "").replaceAll("’", "'")))"""
 
 
 @dataclass(frozen=True)
@@ -177,14 +169,63 @@ def test_a_planted_fault_is_found(case: str, notebook: NotebookNode) -> None:
     assert any(fault in found for found in faults(notebook)), list(faults(notebook))
 
 
-@pytest.mark.parametrize("words", SEARCHES)
-def test_the_search_finds_the_page_by_a_message(words: str, site: str, chromium: Browser) -> None:
+@pytest.fixture(params=["http", "file"])
+def searching(request: pytest.FixtureRequest, site: str, book: Build, chromium: Browser) -> Iterator[Watched]:
+    """The search page, over http and from the disk."""
+    origin = site if request.param == "http" else book.html.as_uri()
     context = chromium.new_context()
-    watched = Watched(context, site)
-    watched.page.goto(f"{site}/book/intro.html")
-    found = page_checks.found_by_search(watched, words)
+    watched = Watched(context, origin)
+    watched.page.goto(f"{origin}/search.html")
+    yield watched
     context.close()
-    assert "Error messages" in found
+
+
+def renamed(message: str) -> str:
+    """The message as a reader meets it: other names, other numbers."""
+    message = re.sub(r"\b(Sin|Older|WithSelf)(?=[B.' ]|\b)", "MyGelu", message)
+    return re.sub(r"\b\d+\b", "31", message.replace("scale", "gain"))
+
+
+def unfound(watched: Watched, sought: list[tuple[str, str]]) -> list[str]:
+    """The messages whose section is not the first thing found, or among the first two where two quote the same."""
+    answers = watched.page.evaluate(SEARCH, [message for message, _ in sought])
+    faults = []
+    for (message, heading), found in zip(sought, answers, strict=True):
+        same = sum(message == other for other, _ in sought)
+        if f"Error messages > {heading}" not in found[:same]:
+            faults.append(f"{message}: {found[:3]}")
+    return faults
+
+
+@pytest.mark.parametrize("change", [str, renamed])
+def test_the_search_leads_each_message_to_its_entry(
+    change: Callable[[str], str], searching: Watched, notebook: NotebookNode
+) -> None:
+    sought = [(change(message), entry.heading) for entry in entries(notebook) for message in entry.messages]
+    assert len(sought) >= LEAST
+    assert unfound(searching, sought) == []
+    assert page_checks.complaints(searching) == []
+
+
+def test_a_message_that_the_page_does_not_quote_is_not_found(searching: Watched) -> None:
+    assert len(unfound(searching, [("CUDA error: an illegal memory access was encountered", "No node anywhere")])) == 1
+
+
+@pytest.mark.parametrize("words", TYPED)
+def test_what_is_typed_into_the_search_leads_to_an_entry(words: str, searching: Watched, book: Build) -> None:
+    heading = TYPED[words]
+    assert page_checks.found_by_search(searching, words)[0] == f"Error messages > {heading}"
+    searching.page.locator("#search-results li > a").first.click()
+    place = re.sub(r"[^a-z0-9]+", "-", heading.lower())
+    searching.page.wait_for_url(f"**/a_errors.html*#{place}")
+
+
+@pytest.mark.parametrize(
+    ("words", "page"), [("straight-through estimator", "3. Straight"), ("vmap rule", "Transforms")]
+)
+def test_the_search_still_finds_pages_by_words(words: str, page: str, searching: Watched) -> None:
+    (found,) = searching.page.evaluate(SEARCH, [words])
+    assert any(title.startswith(page) for title in found[:3]), found
 
 
 def test_the_index_leads_to_every_entry_on_the_built_page(book: Build, notebook: NotebookNode) -> None:

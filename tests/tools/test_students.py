@@ -23,6 +23,7 @@ def make(root):
         (root / f"book/{page}.md").write_text(f"# {page.title()}\n\n[The chapter](01_tiny.ipynb#tiny)\n")
     (root / "book/bibliography.md").write_text("# Bibliography\n\n```{bibliography}\n:all:\n```\n")
     (root / "book/references.bib").write_text("@misc{me2026, author={A. Me}, title={A work}, year={2026}}\n")
+    (root / "book/checklist.py").write_text("ITEMS = {}\n")
     for name in ("requirements.txt", "constraints.txt"):
         (root / name).write_text("torch==2.13.0\n")
     return root
@@ -31,7 +32,7 @@ def make(root):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("small"))
-    assert "12 files" in students.students(root)
+    assert "13 files" in students.students(root)
     return root
 
 
