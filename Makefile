@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks latest exercises students lab bench bench-grading test clean help
+.PHONY: all venv book grade notebooks latest exercises students lab bench bench-grading bench-lighthouse test clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
@@ -60,6 +60,9 @@ bench: $(READY)  ## measure time and memory of attention, N = 256 to 8192: minut
 
 bench-grading: $(READY)  ## grade 60 submissions by stock nbgrader and by this project, in turn: half an hour; not a test
 	@$(BIN)/python -m bench.grading
+
+bench-lighthouse: $(READY)  ## Lighthouse on the book's heaviest pages, telephone and desktop: minutes, once with a network; not a test
+	@$(BIN)/python -m bench.lighthouse
 
 test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \

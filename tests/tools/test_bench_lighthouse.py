@@ -141,22 +141,29 @@ def test_what_cannot_be_measured_is_one_line(
     assert done.stdout == "" and "Traceback" not in done.stderr
 
 
-def test_without_a_registry_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "FOLDER", tmp_path / "lighthouse")
+def installed(folder: Path, version: str) -> Path:
+    """What npm leaves in ``folder`` of that version of Lighthouse."""
+    package = folder / "node_modules" / "lighthouse"
+    (package / "cli").mkdir(parents=True)
+    (package / "cli" / "index.js").touch()
+    (package / "package.json").write_text(json.dumps({"version": version}))
+    return package / "cli" / "index.js"
+
+
+@pytest.mark.parametrize("before", [None, "1.0.0", bench.VERSION])
+def test_lighthouse_is_installed_where_this_version_is_not(
+    before: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "lighthouse"
+    monkeypatch.setattr(bench, "FOLDER", folder)
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9/")
     monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
-    monkeypatch.setenv("npm_config_fetch_retries", "0")
+    script = installed(folder, before) if before else None
+    if before == bench.VERSION:
+        assert bench.lighthouse() == script
+        return
     with pytest.raises(bench.BenchError, match=r"npm cannot install Lighthouse \(.*ECONNREFUSED.*connect to npm's"):
         bench.lighthouse()
-
-
-def test_an_installed_lighthouse_of_this_version_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = tmp_path / "node_modules" / "lighthouse"
-    (installed / "cli").mkdir(parents=True)
-    (installed / "cli" / "index.js").touch()
-    (installed / "package.json").write_text(json.dumps({"version": bench.VERSION}))
-    monkeypatch.setattr(bench, "FOLDER", tmp_path)
-    assert bench.lighthouse() == installed / "cli" / "index.js"
 
 
 def test_help() -> None:
