@@ -74,4 +74,4 @@ clean:  ## remove what make wrote, but never a gradebook, a submission or .venv
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 18
