@@ -1,13 +1,16 @@
 """The page of error messages: each message it quotes is raised there, its index is whole, and the search finds it."""
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+import torch
 from bs4 import BeautifulSoup
 from nbformat import NotebookNode
 from playwright.sync_api import Browser
+from torch.autograd import Function, grad, gradcheck
 
 from tests.book import page_checks
 from tests.book.book_build import ROOT, Build
@@ -21,7 +24,7 @@ QUOTE = re.compile(r"(`+) ?(?P<message>.+?) ?\1", re.DOTALL)
 ROW = re.compile(r"^\| \[`(?P<words>.+?)`\]\(#(?P<place>[^)]+)\) \| (?P<heading>.+?) \|$", re.MULTILINE)
 NAMES = re.compile(r"^(\w*(Error|Warning)|Unsupported): ")
 TYPED = {  # parts of messages, as a reader types or pastes them, and the heading that is found first
-    "Function GeluBackward returned an incorrect number of gradients (expected 4, got 3)": "Too few or too many gradients",
+    "function GeluBackward returned an incorrect number of gradients (expected 4)": "Too few or too many gradients",
     "modified by an inplace operation": "A saved tensor was changed in place",
     "Trying to backward through the graph a second time": "backward ran a second time",
     "does not require grad and does not have a grad_fn": "No node anywhere",
@@ -230,8 +233,162 @@ def test_the_search_still_finds_pages_by_words(words: str, page: str, searching:
 
 def test_the_index_leads_to_every_entry_on_the_built_page(book: Build, notebook: NotebookNode) -> None:
     html = book.html / "book/a_errors.html"
-    table = BeautifulSoup(html.read_text(encoding="utf-8"), "html.parser").select("article table")[0]
+    soup = BeautifulSoup(html.read_text(encoding="utf-8"), "html.parser")
+    table = soup.select("article table")[0]
     targets = [link["href"] for link in table.select("tbody td:first-child a")]
     assert len(targets) == len(rows(notebook))
-    assert {target.removeprefix("#") for target in targets} <= page_checks.anchors(html)
+    assert {target.removeprefix("#") for target in targets} <= {node["id"] for node in soup.find_all(id=True)}
     assert len(set(targets)) == len(entries(notebook))
+
+
+# ------------------------------------------------------------------- cures that the page names and does not run
+
+SHOWN = re.compile(r"cured|no error|right: True|without|: True|requires_grad|by_vjp")
+
+
+class Right(Function):
+    """sin(x), with its cosine and, as a second output, the sign of x."""
+
+    @staticmethod
+    def forward(x, scale=1.0):
+        return scale * x.sin(), x.sign()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.scale = inputs  # a number, set in every branch
+        ctx.save_for_backward(x, output[0])  # in one call, one by one
+        ctx.save_for_forward(x)
+        ctx.mark_non_differentiable(output[1])  # a tensor, not a tuple
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, g, _):
+        x, _ = ctx.saved_tensors
+        return (None if g is None else ctx.scale * g * x.cos()), None
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        (x,) = ctx.saved_tensors
+        return ctx.scale * tangent * x.cos(), None
+
+
+class Plain(Function):
+    """sin(x), right in every way, with a rule for vmap."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 9, 0, g.clone().mul_(2) * x.cos() / 2)
+
+
+def leaf() -> torch.Tensor:
+    return torch.tensor([0.5, 2], dtype=torch.float64, requires_grad=True)
+
+
+def sine(x: torch.Tensor) -> torch.Tensor:
+    return Right.apply(x)[0]
+
+
+def passes(f: Callable = Plain.apply, **how: bool) -> bool:
+    return gradcheck(f, leaf(), **how)
+
+
+def under_hooks() -> bool:
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone().mul_(2), lambda t: t / 2):
+        y = Plain.apply(leaf())
+    y.sum().backward()
+    return True
+
+
+def without_nan() -> bool:
+    with warnings.catch_warnings(action="ignore"), torch.autograd.detect_anomaly():
+        Plain.apply(leaf()).sum().backward()
+    return True
+
+
+def hooked(register: Callable) -> bool:
+    x = leaf()
+    register(x, Plain.apply(x)).remove()
+    y = Plain.apply(x)
+    y.register_hook(lambda g: 2 * g)
+    y.sum().backward()
+    return torch.equal(x.grad, 2 * x.cos().detach())
+
+
+def first(create: bool) -> torch.Tensor:
+    x = leaf()
+    (slope,) = grad(Plain.apply(x).sum(), x, create_graph=create)
+    assert x.grad is None
+    return slope
+
+
+def in_dtype(buffer: Callable) -> bool:
+    x = leaf()
+    return buffer(x).device == x.device and buffer(x).dtype is x.dtype
+
+
+CURES = {
+    "forward takes ctx, and there is a setup_context": passes,
+    "forward is not found": passes,
+    "Something that is no tensor was saved": lambda: passes(sine),
+    "save_for_backward was called twice, or not at all": lambda: passes(sine),
+    "An attribute of ctx was never set": lambda: passes(sine),
+    "mark_non_differentiable or mark_dirty got no tensor": lambda: passes(sine),
+    "An output is marked as dirty that was no input": passes,
+    "The comma after the unpacked tensor is missing": passes,
+    "A gradient for an argument that is no tensor": lambda: passes(lambda x: Right.apply(x, 3.0)[0]),
+    "A gradient has the wrong shape": passes,
+    "A gradient is on the wrong device": lambda: in_dtype(torch.zeros_like) and in_dtype(lambda x: x.new_zeros(2)),
+    "A gradient that is no tensor": passes,
+    "The upstream gradient was written to": passes,
+    "nan in backward, in anomaly mode": without_nan,
+    "A saved-tensor hook writes, or returns no tensor": under_hooks,
+    "The upstream gradient has another shape than the output": lambda: (
+        Plain.apply(leaf()).backward(torch.ones(2).double()) is None
+    ),
+    "grad finds no path to the tensor": lambda: first(create=False) is not None,
+    "grad is asked for a tensor that requires none": lambda: first(create=False) is not None,
+    "backward with create_graph": lambda: first(create=True).requires_grad,
+    "A hook returned another shape or dtype": lambda: hooked(lambda x, y: y.register_hook(lambda g: None)),
+    "A hook cannot be registered on this tensor": lambda: hooked(
+        lambda x, y: x.register_post_accumulate_grad_hook(lambda t: None)
+    ),
+    "The two Jacobians differ": passes,
+    "gradcheck in fast mode": lambda: passes(fast_mode=True),
+    "Two runs of backward differ": passes,
+    "An undefined upstream gives a gradient": lambda: passes(sine, check_undefined_grad=True),
+    "An output without a gradient moves with the input": passes,
+    "The output's shape depends on the values": lambda: passes(lambda x: Plain.apply(x)[x > 1]),
+    "There are two rules for vmap": lambda: torch.vmap(Plain.apply)(leaf().detach()).shape == (2,),
+    "Values are looked at under vmap": lambda: passes(check_batched_grad=True),
+    "torch.func.grad of more than one number": lambda: torch.func.jacrev(Plain.apply)(leaf().detach()).shape == (2, 2),
+    "jvp reads what was saved for backward": lambda: passes(sine, check_forward_ad=True),
+    "jvp returns too few or too many tangents": lambda: passes(sine, check_forward_ad=True),
+    "jvp returns None": lambda: passes(sine, check_forward_ad=True),
+    "A tangent has the wrong shape": lambda: passes(sine, check_forward_ad=True),
+}
+
+
+def uncured(notebook: NotebookNode) -> set[str]:
+    """The entries whose cells show no cure at work."""
+    return {entry.heading for entry in entries(notebook) if not SHOWN.search(entry.printed)}
+
+
+def test_each_entry_shows_its_cure_or_has_it_run_here(notebook: NotebookNode) -> None:
+    assert uncured(notebook) == CURES.keys()
+
+
+@pytest.mark.parametrize("heading", CURES)
+def test_a_cure_works(heading: str) -> None:
+    with warnings.catch_warnings(action="error", category=UserWarning):
+        assert CURES[heading]()
