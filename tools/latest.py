@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "constraints.txt")
 UNCOMPARED = {"image/png", "image/jpeg"}  # as nbval: the same drawing may have other bytes
 DIFF_LINES, LINE_LENGTH = 24, 200  # of what the report shows of a cell
-CELL_SECONDS = 600
+CELL_SECONDS, TEST_SECONDS = 600, 1800  # a cell, a file of tests
 QUICK = "not seeds and not pipe"  # all but the two that try each solution again and again: `make test` does
 
 
@@ -284,22 +284,57 @@ def run_chapter(python: Path, path: Path, environ: dict[str, str], patterns: Seq
 
 def run_tests(python: Path, tree: Path, folder: Path, environ: dict[str, str]) -> tuple[str, list[str]]:
     """Run the graders' tests, by which every solution is graded: what happened, and the failures, one line each."""
-    results = folder / "graders.xml"
-    results.unlink(missing_ok=True)
-    workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
-    command = [python, "-m", "pytest", *workers, "--tb=short", f"--junitxml={results}", "-k", QUICK, "tests/graders"]
-    done = subprocess.run(command, cwd=tree, env=environ)
-    if not results.exists():
-        return "they did not run", [f"pytest ended with status {done.returncode}; its messages are above this report"]
+    sets = sorted(path.stem for path in (tree / "graders/sets").glob("[a-z]*.py"))
+    total, failures = 0, []
+    for file in sorted((tree / "tests/graders").glob("test_*.py")):
+        for name in (
+            sets if file.name == "test_sets.py" else [""]
+        ):  # set by set: each is long, and a crash ends one only
+            started = time.monotonic()
+            test = file.relative_to(tree).as_posix()
+            count, found = run_file(python, test, tree, folder / "graders", environ | {"COURSE_SETS": name})
+            total, failures = total + count, failures + found
+            took = f"{count} tests, {len(found)} failed, {time.monotonic() - started:.0f} s"
+            say(f"      {' '.join([file.name, name]).strip()}: {took}")
+    return f"{total} tests, {len(failures)} failed", failures if total else ["no test was found"]
+
+
+def run_file(python: Path, test: str, tree: Path, folder: Path, environ: dict[str, str]) -> tuple[int, list[str]]:
+    """Run a file of tests, past each that ends the process or never ends: how many, and the failures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    results, log = folder / "results.xml", folder / f"{Path(test).stem}{environ['COURSE_SETS']}.log"
+    command = [python, "-m", "pytest", "-vv", "--tb=short", "-k", QUICK, f"--junitxml={results}", test]
+    lost: dict[str, str] = {}  # tests that ended with the process, and how
+    while True:
+        results.unlink(missing_ok=True)
+        with log.open("w", encoding="utf-8") as sink:
+            skipped = [f"--deselect={name}" for name in lost]
+            output = {"stdout": sink, "stderr": subprocess.STDOUT}
+            try:
+                done = subprocess.run([*command, *skipped], cwd=tree, env=environ, timeout=TEST_SECONDS, **output)
+                how = f"the process ended with status {done.returncode}"
+            except subprocess.TimeoutExpired:
+                how = f"its file ran over {TEST_SECONDS} s"
+        if results.exists():
+            break
+        said = re.findall(
+            r"^(\S+::\S+)(?: (?=PASSED|FAILED|SKIPPED|XFAIL|ERROR)(.+))?", log.read_text("utf-8"), re.MULTILINE
+        )
+        if not said or said[-1][1] or said[-1][0] in lost:
+            return len(said) + len(lost), [*_told(lost), f"{test}: {how}, see {log}"]
+        lost[said[-1][0]] = how
     cases = list(ElementTree.parse(results).iter("testcase"))
-    failures = []
-    for case in cases:
-        if (fault := next((child for child in case if child.tag in ("failure", "error")), None)) is not None:
-            told = re.findall(r"^E +(.+)$", fault.text or "", re.MULTILINE) or [fault.get("message", "no message")]
-            failures.append(f"`{case.get('name')}`: {told[0][:LINE_LENGTH]}")
-    if done.returncode and not failures:
-        failures.append(f"pytest ended with status {done.returncode}")
-    return f"{len(cases)} tests, {len(failures)} failed", failures
+    faults = ((case, child) for case in cases for child in case if child.tag in ("failure", "error"))
+    failed = {}
+    for case, fault in faults:
+        told = re.findall(r"^E +(.+)$", fault.text or "", re.MULTILINE) or [fault.get("message", "no message")]
+        failed[case.get("name")] = told[0][:LINE_LENGTH]
+    return len(cases) + len(lost), _told(lost | failed)
+
+
+def _told(failures: dict[str, str]) -> list[str]:
+    """Failures as the report lists them."""
+    return [f"`{name.rpartition('::')[2]}`: {why}" for name, why in failures.items()]
 
 
 def build_book(python: Path, tree: Path, environ: dict[str, str]) -> list[str]:

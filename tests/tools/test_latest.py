@@ -234,11 +234,47 @@ def test_a_notebook_that_dies_has_not_come_to_its_end(tmp_path: Path) -> None:
     assert "It did not come to its end: " in Report("2.13.0", ran=[ran]).text()
 
 
+def verdict_on(root: Path, tests: str) -> tuple[str, list[str]]:
+    """What is said of a file of the graders' tests."""
+    return latest.run_tests(Path(sys.executable), small(root, tests=tests), root / "_build", dict(os.environ))
+
+
 def test_tests_that_cannot_be_read_are_a_failure(tmp_path: Path) -> None:
-    root = small(tmp_path / "course", tests="import nothing_of_this_name")
-    said, (found,) = latest.run_tests(Path(sys.executable), root, tmp_path, dict(os.environ))
+    said, (found,) = verdict_on(tmp_path / "course", "import nothing_of_this_name")
     assert said == "1 tests, 1 failed" and "No module named 'nothing_of_this_name'" in found
     assert Report("2.13.0", failures=[found]).changed
+
+
+def test_a_test_that_ends_the_process_is_a_failure_and_the_others_are_run(tmp_path: Path) -> None:
+    tests = "import os\ndef test_a(): pass\ndef test_b(): os.abort()\ndef test_c(): assert 1 == 2, 'differs'\n"
+    said, found = verdict_on(tmp_path / "course", tests)
+    assert said == "3 tests, 2 failed"
+    assert found == ["`test_b`: the process ended with status -6", "`test_c`: AssertionError: differs"]
+
+
+def test_a_test_that_never_ends_is_a_failure_and_the_others_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = subprocess.run
+
+    def hang(command: list, **options: object) -> subprocess.CompletedProcess:
+        if "pytest" not in command or any("--deselect" in str(part) for part in command):
+            return run(command, **options)
+        options["stdout"].write("tests/graders/test_it.py::test_a PASSED\ntests/graders/test_it.py::test_b ")
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    said, found = verdict_on(tmp_path / "course", "def test_a(): pass\ndef test_b(): pass\n")
+    assert (said, found) == ("2 tests, 1 failed", ["`test_b`: its file ran over 1800 s"])
+
+
+def test_a_course_without_tests_is_no_sound_one(tmp_path: Path) -> None:
+    root = small(tmp_path / "course")
+    (root / "tests/graders/test_it.py").unlink()
+    assert latest.run_tests(Path(sys.executable), root, root / "_build", {}) == (
+        "0 tests, 0 failed",
+        ["no test was found"],
+    )
 
 
 def test_ctrl_c_leaves_a_report_of_what_was_seen(
