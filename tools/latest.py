@@ -337,11 +337,22 @@ def _told(failures: dict[str, str]) -> list[str]:
     return [f"`{name.rpartition('::')[2]}`: {why}" for name, why in failures.items()]
 
 
+def complaints(log: str) -> list[str]:
+    """The warnings and errors of a build, each once; one that ends in a colon with the line that follows."""
+    lines = log.splitlines()
+    found = [
+        f"{line} {after.strip()}" if line.endswith(":") else line
+        for line, after in zip(lines, [*lines[1:], ""], strict=True)
+        if "WARNING" in line or "rror:" in line
+    ]
+    return list(dict.fromkeys(found))
+
+
 def build_book(python: Path, tree: Path, environ: dict[str, str]) -> list[str]:
     """Build the book of the copy, with the new outputs; return what `make book` would say."""
     command = [python.parent / "jupyter-book", "build", "-W", "--keep-going", "-n", "-q", "."]
     done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True)
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "WARNING" in line or "rror:" in line]
+    said = complaints(done.stdout + done.stderr)
     if done.returncode and not said:
         said = [f"jupyter-book ended with status {done.returncode}: {last_line(done.stderr)}"]
     html = tree / "_build" / "html"

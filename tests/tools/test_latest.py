@@ -339,6 +339,11 @@ def test_the_book_s_warnings_and_faults_are_named(tmp_path: Path) -> None:
     assert any("nowhere.html leads to no file" in line for line in found), found
 
 
+def test_of_a_build_that_ends_in_an_error_the_reason_is_kept() -> None:
+    log = "reading\na.md:3: WARNING: no x\na.md:3: WARNING: no x\nExtensionError: downloads:\n  cell a: raised\n  at line 9"
+    assert latest.complaints(log) == ["a.md:3: WARNING: no x", "ExtensionError: downloads: cell a: raised"]
+
+
 def test_the_report_lists_other_packages_that_differ() -> None:
     old, new = (
         {"sympy": "1.14.0", "torch": "2.13.0", "pip": "1", "only": "1"},
