@@ -43,6 +43,7 @@ grade: $(READY)  ## grade the sample class: submitted/, gradebook.db, feedback/
 notebooks: $(READY)  ## run the chapters, bring every notebook into the committed form
 	@$(BIN)/python -m tools.notebooks --execute
 	@$(BIN)/python -m tools.checklist
+	@$(BIN)/python -m tools.first_page
 
 latest: $(READY)  ## run and build everything with the newest torch, or TORCH=2.14.1, apart, and report what changed
 	@$(BIN)/python -m tools.latest $(if $(TORCH),--torch $(TORCH)) $(if $(FRESH),--fresh)
