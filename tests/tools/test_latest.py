@@ -340,7 +340,7 @@ def test_the_book_s_warnings_and_faults_are_named(tmp_path: Path) -> None:
 
 
 def test_of_a_build_that_ends_in_an_error_the_reason_is_kept() -> None:
-    log = "reading\na.md:3: WARNING: no x\na.md:3: WARNING: no x\nExtensionError: downloads:\n  cell a: raised\n  at line 9"
+    log = "reading\na.md:3: WARNING: no x\na.md:3: WARNING: no x\nExtensionError: downloads:\n  cell a: raised\n  at 9"
     assert latest.complaints(log) == ["a.md:3: WARNING: no x", "ExtensionError: downloads: cell a: raised"]
 
 
