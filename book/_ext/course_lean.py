@@ -24,6 +24,7 @@ import tinycss2
 from fontTools import subset
 from fontTools.ttLib import TTFont
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from tinycss2 import ast
 
 SHEET = "_static/course.css"
@@ -313,8 +314,9 @@ def make_lean(app: Sphinx, exception: Exception | None) -> None:
     hrefs = dict.fromkeys(chain.from_iterable(STYLE.findall(text) for text in pages.values()))
     names = dict.fromkeys(urlsplit(href).path.partition("_static/")[2] for href in hrefs)
     names.pop(PurePosixPath(SHEET).name, None)
-    if not names:
-        return  # no page was written anew, so all are lean
+    if not names:  # no page was written anew, so all are lean; the theme has brought its files again
+        drop_unasked(html / "_static", list(pages.values()))
+        return
     plain = plain_classes((html / "_static" / "pygments.css").read_text(encoding="utf-8"))
     pages = {page: with_fewer_spans(text, plain) for page, text in pages.items()}
     used = Used()
@@ -331,8 +333,16 @@ def make_lean(app: Sphinx, exception: Exception | None) -> None:
     drop_unasked(html / "_static", list(pages.values()))
 
 
+def read_look(app: Sphinx, config: Config) -> None:
+    """Make styles, scripts and these extensions a setting: Sphinx makes all pages anew when one changes."""
+    files = [*Path(app.srcdir, "book", "_static").glob("*.*s"), *Path(__file__).parent.glob("*.*")]  # css, js; py
+    config.course_look = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Begin when all pages are written."""
+    app.add_config_value("course_look", "", "env", str)
+    app.connect("config-inited", read_look)
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells of every table
     app.connect("build-finished", make_lean, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

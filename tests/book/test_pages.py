@@ -238,6 +238,26 @@ def test_what_is_left_of_a_rule(rule: str, left: str, tmp_path: Path) -> None:
     assert course_lean.style_sheet(tmp_path, ["s/s.css"], used, "later").strip() == left
 
 
+def test_a_second_build_takes_a_new_style_and_leaves_what_the_first_left(tmp_path: Path) -> None:
+    """Sphinx itself copies no style sheet while no page changed, and the theme brings its own again each time."""
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\nextensions = ['course_lean']\n"
+        "html_theme, html_static_path, html_css_files = 'sphinx_book_theme', ['book/_static'], ['a.css']\n"
+    )
+    (tmp_path / "index.rst").write_text("Title\n=====\n\nText.\n")
+    style, static = tmp_path / "book" / "_static" / "a.css", tmp_path / "out" / "_static"
+    style.parent.mkdir(parents=True)
+    left = []
+    for colour in ("#123456", "#654321", "#654321"):
+        style.write_text(f"p {{ color: {colour} }}")
+        command = [sys.executable, "-m", "sphinx", "-q", str(tmp_path), str(tmp_path / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert colour in (static.parent / course_lean.SHEET).read_text(encoding="utf-8")
+        left.append({path.relative_to(static).as_posix() for path in static.rglob("*")})
+    assert left[1] - left[0] == left[2] - left[1] == set()
+
+
 def test_code_loses_the_spans_without_a_colour_and_no_text() -> None:
     sheet = """html[data-theme="light"] .highlight { background: #fff; color: #111 }
 html[data-theme="light"] .highlight .n { color: #111 }
