@@ -183,6 +183,12 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.toc.is_file():
         print(f"check_book: there is no {options.toc}: name the book's _toc.yml with --toc", file=sys.stderr)
         return 2
+    try:
+        listed(options.toc)
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        why = " ".join(str(error).split())
+        print(f"check_book: {options.toc} cannot be read, {type(error).__name__}: {why}", file=sys.stderr)
+        return 2
     found = faults(options.html, options.toc)
     for fault in found:
         print(fault, file=sys.stderr)

@@ -117,6 +117,17 @@ def test_the_command_fails_on_a_fault_and_where_there_is_no_book(tmp_path: Path)
     assert (nothing := run(html, "--toc", tmp_path / "no")).returncode == 2 and "--toc" in nothing.stderr
 
 
+@pytest.mark.parametrize(
+    "contents", ["root: [", "chapters: []", "root: a\nchapters:\n  - url: b", "- a", "root: a\nparts: 3"]
+)
+def test_contents_that_cannot_be_read_are_one_line(contents: str, tmp_path: Path) -> None:
+    html, toc = built(tmp_path)
+    toc.write_text(contents, encoding="utf-8")
+    failed = run(html, "--toc", toc)
+    assert failed.returncode == 2 and failed.stderr.startswith(f"check_book: {toc} cannot be read"), failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
 def test_make_book_ends_with_the_check() -> None:
     shown = subprocess.run(["make", "-n", "-W", "requirements.txt", "book"], cwd=ROOT, capture_output=True, text=True)
     build, check = (shown.stdout.find(part) for part in ("jupyter-book build -W", "python -m tools.check_book"))
