@@ -8,6 +8,7 @@ not on the list. Where the gate closes, the old folder and zip stay. ``doctor.py
 before handing in whether a notebook would be graded, and ``doctor.json``, the released cells that it compares with.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -197,8 +198,10 @@ def students(root: Path = ROOT) -> str:
     return f"students/{NAME}.zip: {len(files)} files, {size / 1000:.0f} kB"
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.students", description="Write what students download.")
+    parser.parse_args(arguments)
     try:
         print(students())
     except (StudentsError, NotebookError, OSError) as error:

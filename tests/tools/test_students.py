@@ -180,3 +180,11 @@ def test_the_image_of_a_hub_copies_what_students_get_and_no_more(unpacked):
     for source in sources:
         assert (unpacked.parent / source.removeprefix("students/")).exists(), f"Dockerfile copies {source}"
     assert (ROOT / ".dockerignore").read_text().split() == ["*", f"!students/{students.NAME}"]
+
+
+def test_a_wrong_word_on_the_command_line_writes_nothing(monkeypatch):
+    monkeypatch.setattr(students, "students", lambda: pytest.fail("it wrote"))
+    for arguments, code in ((["--help"], 0), (["--check"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            students.main(arguments)
+        assert ended.value.code == code
