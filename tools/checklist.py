@@ -8,7 +8,7 @@ import sys
 
 from nbformat import NotebookNode
 
-from tools.notebooks import ROOT, read
+from tools.notebooks import ROOT, NotebookError, read, write
 
 PAGE, FILE = ROOT / "book/e_checklist.ipynb", ROOT / "book/checklist.py"
 HEAD = '''"""Review a torch.autograd.Function, one line for each question that a careful reviewer asks.
@@ -35,14 +35,18 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.checklist", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the file is not up to date")
     options = parser.parse_args(argv)
-    text = source(read(PAGE))
+    try:
+        text = source(read(PAGE))
+    except (NotebookError, OSError) as error:
+        print(f"book/e_checklist.ipynb: {error}", file=sys.stderr)
+        return 1
     current = FILE.read_text(encoding="utf-8") if FILE.exists() else None
     if text == current:
         return 0
     if options.check:
         print("book/checklist.py is not what its page says: run `python -m tools.checklist`", file=sys.stderr)
         return 1
-    FILE.write_text(text, encoding="utf-8")
+    write(FILE, text)
     print("Wrote book/checklist.py")
     return 0
 

@@ -622,6 +622,16 @@ def test_a_list_that_was_changed_is_not_the_file(monkeypatch: pytest.MonkeyPatch
     assert changed.read_text(encoding="utf-8") == FILE.read_text(encoding="utf-8")
 
 
+def test_a_page_that_is_no_notebook_is_one_line_and_the_file_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "page.ipynb").write_text("{", encoding="utf-8")
+    monkeypatch.setattr("tools.checklist.PAGE", tmp_path / "page.ipynb")
+    before = FILE.read_bytes()
+    assert write_checklist([]) == 1 and FILE.read_bytes() == before
+    assert capsys.readouterr().err == "book/e_checklist.ipynb: not a notebook: NotJSONError\n"
+
+
 def test_the_list_needs_torch_and_nothing_else() -> None:
     for node in ast.walk(ast.parse(source(PAGE))):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
