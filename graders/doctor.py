@@ -589,7 +589,7 @@ def stubs(notebook: Notebook, originals: Mapping[str, Original]) -> list[Said]:
     cells = {claimed(cell): cell for cell in notebook["cells"]}
     still = [name for name, cell in originals.items() if cell.solution and not cell.locked and name in cells
              and _normal(cells[name]["source"]) == _normal(cell.visible)]  # fmt: skip
-    return [(f"the answer cell {name} is still the released stub", "It earns nothing.") for name in still]
+    return [(f"the answer cell {name} is still as it was given out", "It earns nothing.") for name in still]
 
 
 def nearest(name: str, bound: Iterable[str]) -> str:

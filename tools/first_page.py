@@ -88,7 +88,7 @@ def draw_map(chapters: dict[str, tuple[str, Card]]) -> str:
     """The map as SVG: text lies on boxes of its own colour, so it is read on any ground."""
     edges = arrows({name: card.needs for name, (_, card) in chapters.items()})
     at = places(list(chapters), edges)
-    wide, high, gap, step = 122, 56, 6, 88
+    wide, high, gap, step = 128, 56, 6, 88
     left = {name: column * (wide + gap) for name, (_, column) in at.items()}
     top = {name: row * step for name, (row, _) in at.items()}
     parts = []

@@ -66,6 +66,8 @@
   Search._performSearch = (query, ...rest) => {
     const best = messages(query);
     const places = new Set(best.map((result) => result[2]));
-    return [...perform(query, ...rest).filter((result) => !places.has(result[2])), ...best];
+    const named = (result) => result[1].split(" > ").at(-1).toLowerCase() === query.trim().toLowerCase();
+    const others = perform(query, ...rest).filter((result) => !places.has(result[2]));
+    return [...others.filter((result) => !named(result)), ...others.filter(named), ...best]; // the last is shown first
   };
 })();

@@ -40,6 +40,20 @@ def test_search_finds_and_leads_to_a_page(words: str, protocol: str, visit: Call
     assert watched.complaints == watched.external == []
 
 
+def test_a_term_is_found_first_in_the_glossary(visit: Callable[..., Watched]) -> None:
+    assert page_checks.found_by_search(visit(PAGES[0]), "gradcheck")[0] == "Glossary > gradcheck"
+
+
+@pytest.mark.parametrize("look", ["light-wide", "light-narrow"])
+def test_the_icon_of_the_search_field_stands_before_the_words(look: str, visit: Callable[..., Watched]) -> None:
+    page = visit(PAGES[0], look).page
+    page.keyboard.press("Control+k")
+    field = page.locator("dialog .bd-search")
+    icon, box = field.locator(".fa-magnifying-glass").bounding_box(), field.locator("input").bounding_box()
+    padding = field.locator("input").evaluate("(input) => parseFloat(getComputedStyle(input).paddingLeft)")
+    assert icon["x"] + icon["width"] <= box["x"] + padding
+
+
 def test_search_finds_nothing_for_a_word_that_is_not_there(visit: Callable[..., Watched]) -> None:
     assert page_checks.found_by_search(visit(PAGES[0]), "zyzzyva") == []
 
