@@ -252,8 +252,17 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Measure, and print the tables."""
+    """The command line; returns the exit code."""
     options = arguments(given)
+    try:
+        return measure(options)
+    except KeyboardInterrupt:
+        print("\r\033[Kbench.kernels: stopped", file=sys.stderr)
+        return 130
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Measure, and print the tables."""
     if options.headers:
         print(headers())
         return 0

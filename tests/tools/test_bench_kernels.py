@@ -84,3 +84,12 @@ def test_the_command(capsys) -> None:
     assert [line.split()[:2] for line in lines[1:]] == [
         [d, w] for d in ("float32", "bfloat16") for w in ("forward", "backward")
     ]
+
+
+def test_a_reader_who_stops_it_sees_one_line(monkeypatch, capsys) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "page", stop)
+    assert bench.main(["--ways", "composed"]) == 130
+    assert capsys.readouterr().err.endswith("bench.kernels: stopped\n")
