@@ -49,7 +49,7 @@ def start_katex(rundir: Path, timeout: float) -> tuple[subprocess.Popen[bytes], 
     formula waits 40 ms for an acknowledgement, which is over a minute for the book.
 
     Raises:
-        KaTeXError: the server does not listen after ``timeout`` seconds.
+        KaTeXError: the server ended, or does not listen after ``timeout`` seconds.
     """
     path = rundir / "katex.sock"
     pipe = subprocess.PIPE
@@ -60,6 +60,8 @@ def start_katex(rundir: Path, timeout: float) -> tuple[subprocess.Popen[bytes], 
         with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
             connection.connect(str(path))
             return process, connection
+        if process.poll() is not None:
+            raise katex.KaTeXError(f"{process.args[0]} ended with status {process.returncode} before it listened")
         time.sleep(0.001)
     process.kill()
     raise katex.KaTeXServer.timeout_error(timeout)

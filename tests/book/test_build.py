@@ -1,17 +1,19 @@
 """The book builds from a clean copy with warnings as errors, and what it built is whole."""
 
 import contextlib
+import importlib.util
 import io
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from pybtex.database import parse_file
-from sphinxcontrib.katex import katex_version
+from sphinxcontrib import katex
 
 from tests.book.book_build import PAGES, ROOT, Build
 from tools import check_book
@@ -112,7 +114,7 @@ def test_what_make_book_looks_for_in_the_html_is_not_there(book: Build) -> None:
 
 def test_formulas_and_their_style_sheet_are_of_one_katex() -> None:
     styles = (ROOT / "book/_static/katex/katex.min.css").read_text(encoding="utf-8")
-    assert f'content:"{katex_version}"' in styles
+    assert f'content:"{katex.katex_version}"' in styles
     fonts = {f"fonts/{path.name}" for path in (ROOT / "book/_static/katex/fonts").iterdir()}
     assert set(re.findall(r"url\((.*?)\)", styles)) == fonts
 
@@ -169,3 +171,12 @@ def test_what_a_page_shows_is_what_its_code_prints(page: str) -> None:
         with contextlib.redirect_stdout(printed):
             exec(compile(code, page, "exec"), names)
         assert printed.getvalue().rstrip() == shown.rstrip()
+
+
+def test_a_node_that_does_not_run_ends_the_build_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("course_book", ROOT / "book/_ext/course_book.py")
+    course_book = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(course_book)
+    monkeypatch.setattr(katex, "NODEJS_BINARY", sys.executable)  # which takes KaTeX's script for wrong Python
+    with pytest.raises(katex.KaTeXError, match="ended with status 1 before it listened"):
+        course_book.start_katex(tmp_path, 60.0)
