@@ -307,7 +307,7 @@ def run_file(python: Path, test: str, tree: Path, folder: Path, environ: dict[st
     lost: dict[str, str] = {}  # tests that ended with the process, and how
     while True:
         results.unlink(missing_ok=True)
-        with log.open("w", encoding="utf-8") as sink:
+        with log.open("a" if lost else "w", encoding="utf-8") as sink:
             skipped = [f"--deselect={name}" for name in lost]
             output = {"stdout": sink, "stderr": subprocess.STDOUT}
             try:
