@@ -377,7 +377,7 @@ CASES: dict[str, dict[str, Case]] = {
             lambda f, x, w, eps: f(x, x.shape[-1:], w, eps),
         ),
         "Erf": Case([(X,)]),
-        "Cube": Case([(X,)], lambda f, x: f(x, 3)),
+        "Quartic": Case([(X,)], lambda f, x: f(x, 4)),
         "Power": Case([(X, 3)]),
         "Times": Case([(X, X.detach().flip(0).requires_grad_())]),
         "Halve": Case([(X,)], lambda f, x: f(x * 1, 0.5), call=on_a_copy),

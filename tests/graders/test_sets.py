@@ -195,9 +195,12 @@ from torch.nn import functional as F
 """
 
 
-def run(*sources: str) -> dict:
-    """The names that a chapter's cells define, with what they import; magics and other statements are left out."""
-    names: dict = {}
+def run(*sources: str, names: dict | None = None) -> dict:
+    """The names that a chapter's cells define, with what they import; magics and other statements are left out.
+
+    `names`, if given, are those of the cells before.
+    """
+    names = {} if names is None else names
     for source in (PRELUDE, *sources):
         with suppress(SyntaxError):
             body = ast.parse(source).body
@@ -245,25 +248,35 @@ def earned(task: Task, thing: type | Callable) -> float:
         return sum(c.points for c in task.checks if refused(task, c, operation(thing), 0) is None)
 
 
+@cache
+def pages() -> list[list[str]]:
+    """The code cells of each notebook of the book."""
+    files = sorted((ROOT / "book").glob("*.ipynb"))
+    return [[c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"] for path in files]
+
+
+@cache  # an operator that is registered again frees the old one, which torch may still hold
+def defined() -> list[type | Callable]:
+    """Each definition of the book as its cell leaves it, with what the cells before it define."""
+    found = []
+    for cells in pages():
+        names: dict = {}
+        for source in cells:
+            if not source.startswith("%%"):
+                run(source, names=names)
+                found += [names[name] for name in definitions(source) if name in names]
+    return found
+
+
 @pytest.mark.parametrize("set_name", SETS)
 def test_pasting_the_book_earns_at_most_five_points(set_name: str) -> None:
-    chapters = [
-        [c.source for c in nbformat.read(p, 4).cells if c.cell_type == "code"]
-        for p in sorted((ROOT / "book").glob("*.ipynb"))
-    ]
-    found = []  # each definition as its cell leaves it, with what the cells before it define
-    for cells in chapters:
-        for i, source in enumerate(cells):
-            if (names := definitions(source)) and not source.startswith("%%"):
-                scope = run(*cells[: i + 1])
-                found += [scope[name] for name in names if name in scope]
-    assert found
+    assert defined()
     total = 0.0
     for task in graders.sets.module(set_name).TASKS:
         if isinstance(task, Task):  # every Function and function of the book, under this task's name
-            total += max(earned(task, thing) for thing in found)
+            total += max(earned(task, thing) for thing in defined())
         else:  # every file that a chapter writes, renamed to test what this task offers
-            files = [source for cells in chapters for source in cells if source.startswith("%%writefile")]
+            files = [source for cells in pages() for source in cells if source.startswith("%%writefile")]
             assert files
             total += max(task.judge("catches", renamed(f, task.offer)).earned for f in files)
     assert total <= 5

@@ -41,7 +41,7 @@ def test_grade_cells_say_what_the_set_file_says(path: Path) -> None:
 def test_the_first_page_lists_every_set_with_its_tasks() -> None:
     intro = (SOLUTIONS.parent / "book/intro.md").read_text(encoding="utf-8")
     listed = dict(
-        map(reversed, re.findall(r"Exercises: \[([\w, ]+)\]\(\.\./exercises/([\w/]+)\.ipynb\)$", intro, re.M))
+        map(reversed, re.findall(r"Exercises: ([\w, ]+)\.\\\n.*\(\.\./exercises/([\w/]+)\.ipynb\)$", intro, re.M))
     )
     tasks = {f"{p.parent.name}/{p.stem}": [t.name for t in graders.sets.module(p.stem).TASKS] for p in NOTEBOOKS}
     assert listed == {path: ", ".join(names) for path, names in tasks.items()}
