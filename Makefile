@@ -22,6 +22,7 @@ all: $(READY)  ## set up, build the book, grade the sample class, say where ever
 venv: $(READY)  ## set up .venv, again only when the requirements change
 
 $(READY): requirements.txt requirements-dev.txt constraints.txt pyproject.toml
+	@test ! -L .venv || { echo ".venv is a link: to install from here would change the course that it belongs to. Remove the link." >&2; exit 1; }
 	@python=$$(tools/find_python.sh $(PYTHON)) || exit 1; \
 	$(BIN)/python -c '' 2>/dev/null || { echo "Making .venv with $$python"; "$$python" -m venv --clear .venv; }
 	@echo "Installing the pinned packages (a minute or two where they are cached, longer where they are not) ..."

@@ -2,7 +2,12 @@
 
 What leans on one another stays on one worker: the cells of a notebook, the tests of a task, which share its records,
 and the tests of a module with a costly fixture. The longest come first, so that no worker is left with one at the end.
+
+Where there is no C++ compiler, what needs one is left out, unless COURSE_REQUIRE_COMPILER=1.
 """
+
+import os
+import shutil
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -16,6 +21,8 @@ APART = {  # files that are shared out by so many of their tests' parameters; th
     "tests/book/test_browser.py": 1,  # page
     "tests/engine/test_attacks.py": 1,  # class
 }
+
+COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/test_bench_kernels.py")
 
 
 def group(nodeid: str) -> str:
@@ -39,5 +46,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scheduling | None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first."""
+    """Put the longest first, and leave out what cannot be compiled."""
+    if shutil.which("c++") is None and os.environ.get("COURSE_REQUIRE_COMPILER") != "1":
+        for item in items:
+            if item.nodeid.startswith(COMPILED):
+                item.add_marker(pytest.mark.skip(reason="no c++ on PATH"))
     items.sort(key=lambda item: next((i for i, f in enumerate(FIRST) if item.nodeid.startswith(f)), len(FIRST)))

@@ -107,7 +107,8 @@ def contents_faults(html: Path, toc: Path) -> Iterator[str]:
         source = name.removesuffix(".html")
         yield f"{name}: {toc.name} lists it, and it was not built: does {source}.md or {source}.ipynb exist?"
     for name in sorted(name for name in built - wanted if "/" in name):
-        yield f"{name}: {toc.name} does not list it, an older build left it: delete it, or list it"
+        remedy = f"remove {html.name}/ and build again, or list it"
+        yield f"{name}: {toc.name} does not list it, an older build left it: {remedy}"
 
 
 def page_faults(file: Path, html: Path) -> Iterator[str]:
@@ -193,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     for fault in found:
         print(fault, file=sys.stderr)
     if found:
-        print(f"check_book: {len(found)} faults in {options.html}", file=sys.stderr)
+        print(f"check_book: {len(found)} fault{'s' * (len(found) > 1)} in {options.html}", file=sys.stderr)
     return min(len(found), 1)
 
 

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from tools.cards import Card, read_card
-from tools.notebooks import ROOT, NotebookError, read
+from tools.notebooks import ROOT, NotebookError, read, write
 
 BOX, BLUE, ORANGE, INK = "#2f6fab", "#3f87c7", "#d0722b", "#7d7d7d"
 STYLE = 'font-family="system-ui, sans-serif"'
@@ -38,7 +38,8 @@ def cards(root: Path) -> dict[str, tuple[str, Card]]:
     found = {}
     for path in sorted(root.glob("book/[0-9][0-9]_*.ipynb")):
         cells = read(path).cells
-        if (card := read_card(cells[1].source)) is None:
+        card = read_card(cells[1].source) if len(cells) > 1 else None
+        if card is None:
             raise FirstPageError(f"{path.relative_to(root)}: the second cell is not a card; see CONTRIBUTING.md")
         found[path.name] = cells[0].source.splitlines()[0].removeprefix("# "), card
     return found
@@ -132,9 +133,13 @@ def _halves(text: str) -> list[str]:
 def losses(page: str) -> dict[str, list[float]]:
     """Run the page's Python, which leaves the losses of the two nets as ``by_hand`` and ``by_autograd``."""
     names: dict[str, object] = {}
-    with contextlib.redirect_stdout(io.StringIO()):
-        for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-            exec(compile(code, "book/intro.md", "exec"), names)
+    for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(code, "book/intro.md", "exec"), names)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise FirstPageError(f"book/intro.md: its code stops, {text}: run the page's pieces in order") from error
     try:
         return {"by hand": names["by_hand"], "autograd": names["by_autograd"]}
     except KeyError as missing:
@@ -223,7 +228,9 @@ def same(old: str, new: str) -> bool:
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="tools.first_page", description="Draw the first page's map and losses.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.first_page", description="Draw the first page's map and losses."
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; say what is out of date")
     check = parser.parse_args(arguments).check
     try:
@@ -237,7 +244,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         if check:
             print(f"{name} is out of date: run `python -m tools.first_page`", file=sys.stderr)
         else:
-            path.write_text(files[path], encoding="utf-8")
+            write(path, files[path])
             print(f"{name} written")
     return int(check and bool(old))
 

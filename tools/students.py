@@ -109,10 +109,7 @@ def _plain_bibliography(root: Path) -> str:
 def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
     """What students must not get, one line each, by file."""
     for name, content in files.items():
-        if not re.fullmatch(
-            r"book/(\w+\.(ipynb|md)|checklist\.py)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)",
-            name,
-        ):
+        if not PARTS.fullmatch(name):
             yield f"{name}: not a file that students get"
             continue
         try:

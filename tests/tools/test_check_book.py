@@ -81,7 +81,8 @@ def test_a_page_that_an_older_build_left_is_named(tmp_path: Path) -> None:
     (html / "book/gone.html").write_text(FRAME.format(""))
     (html / "404.html").write_text(FRAME.format(""))  # at the top, pages beside the book's may lie
     (found,) = check_book.faults(html, toc)
-    assert found == "book/gone.html: _toc.yml does not list it, an older build left it: delete it, or list it"
+    remedy = "remove html/ and build again, or list it"
+    assert found == f"book/gone.html: _toc.yml does not list it, an older build left it: {remedy}"
 
 
 def test_a_first_page_that_leads_nowhere_is_named(tmp_path: Path) -> None:

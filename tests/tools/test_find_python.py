@@ -1,6 +1,7 @@
 """How make picks a Python, and the one line it prints where there is none."""
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -70,3 +71,13 @@ def test_a_named_python_is_taken_or_refused(tmp_path):
     fake(tmp_path, "mine", "3.12")
     assert find(tmp_path, "mine").stdout.strip().endswith("mine")
     assert find(tmp_path, "gone").returncode == 1
+
+
+def test_a_linked_environment_is_not_installed_into(tmp_path):
+    for name in ("Makefile", "requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".venv").symlink_to(tmp_path / "elsewhere")
+    done = subprocess.run(["make", "venv"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and done.stderr.startswith(".venv is a link: ")
+    assert list((tmp_path / "elsewhere").iterdir()) == []

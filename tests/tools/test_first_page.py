@@ -67,6 +67,23 @@ def test_a_chapter_that_the_page_does_not_list_is_a_line(copy: Path, capfd) -> N
     assert capfd.readouterr().err.startswith("book/intro.md lists")
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line"),
+    [
+        ("intro.md", "x = torch.tensor(", "x = torch.tenser(", "book/intro.md: its code stops, AttributeError"),
+        ("intro.md", "def train(bump):", "def train(bump:", "book/intro.md: its code stops, SyntaxError"),
+        ("intro.md", "by_hand = train", "by_heart = train", "book/intro.md: its code stops, NameError"),
+        ("05_clipped_relu.ipynb", "**Time:**", "**Hours:**", "book/05_clipped_relu.ipynb: the second cell is"),
+    ],
+)
+def test_what_the_author_has_to_mend_is_one_line(copy: Path, capfd, file: str, old: str, new: str, line: str) -> None:
+    path = copy / "book" / file
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    assert first_page.main([], copy) == 1
+    said = capfd.readouterr().err
+    assert said.startswith(line) and said.count("\n") == 1
+
+
 def test_an_arrow_stands_for_each_need_that_does_not_follow_from_others() -> None:
     needs = {"1": [], "2": ["1"], "3": ["1", "2"], "4": ["1"], "5": ["2", "3", "4"]}
     assert first_page.arrows(needs) == [("1", "2"), ("2", "3"), ("1", "4"), ("3", "5"), ("4", "5")]
