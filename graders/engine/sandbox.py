@@ -5,6 +5,7 @@ What is visible in there: the system and the Python environment, read-only; no c
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -145,12 +146,16 @@ def _walls(side: Path) -> list[str]:
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
-def _memory_group() -> Path | None:
-    """A new control group for a warm parent and its kernels: together half of this machine's memory.
+def _memory_group(most: int | None = None) -> Path | None:
+    """A new control group: for a warm parent and its kernels, or for one kernel with all that it starts.
 
     None: there is no such thing here, or it is not ours to make. Then what each process may take is the only limit.
+
+    Args:
+        most: bytes that all in it have together; half of this machine's memory at most, and where it is not said.
     """
-    share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    share = min(most or half, half)
     for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         for left in Path(root).glob("graders-*"):  # by a grader that was killed
             if not Path("/proc", left.name.split("-")[1]).exists():
@@ -169,16 +174,41 @@ def _memory_group() -> Path | None:
     return None
 
 
+def _remove(group: Path) -> None:
+    """Remove a control group whose last process may still be on its way out."""
+    for _ in range(200):
+        with suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(0.005)
+
+
+def _move(process: int, group: Path, own: Path) -> None:
+    """Bring a kernel that has not started anything from its parent's control group into its own.
+
+    Args:
+        process: its number where its parent is, one namespace further in than here.
+    """
+    for number in (group / "cgroup.procs").read_text().split():
+        with suppress(OSError):  # it has ended meanwhile
+            status = Path("/proc", number, "status").read_text()
+            if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
+                (own / "cgroup.procs").write_text(number)
+                return
+
+
 class Parent:
     """A process that forks kernels: one after the other, or several at a time.
 
     Args:
         control: the socket on which it takes orders.
         sandbox: whether it is in one.
+        group: its control group, if it has one.
     """
 
-    def __init__(self, control: socket.socket, sandbox: bool) -> None:
-        self._control, self.sandbox = control, sandbox
+    def __init__(self, control: socket.socket, sandbox: bool, group: Path | None = None) -> None:
+        self._control, self.sandbox, self._group = control, sandbox, group
+        self._groups: dict[int, Path] = {}  # of kernels
         control.settimeout(PATIENCE)
         self._rooms: dict[int, tempfile.TemporaryDirectory] = {}
         self._lost = False
@@ -197,7 +227,7 @@ class Parent:
         ours, theirs = socket.socketpair()
         with theirs:
             self._command({"do": "twin"}, theirs.fileno())
-        return Parent(ours, self.sandbox)
+        return Parent(ours, self.sandbox, self._group)
 
     def kernel(self, settings: Settings, forbid: Iterable[str] = (), file: bool = False) -> tuple[int, Channel]:
         """Start a kernel: its number and the channel to it.
@@ -232,6 +262,9 @@ class Parent:
             raise SandboxError(f"no sandbox: a kernel could not start ({answer['error']}); {REMEDY}")
         if room:
             self._rooms[answer["kernel"]] = room
+        if self._group and (own := _memory_group(settings.memory * 3 // 2)):
+            self._groups[answer["kernel"]] = own
+            _move(answer["process"], self._group, own)
         return answer["kernel"], Channel(ours)
 
     def signal(self, kernel: int, which: int) -> None:
@@ -245,6 +278,10 @@ class Parent:
                 self._command({"do": "end", "kernel": kernel})
         if room := self._rooms.pop(kernel, None):
             room.cleanup()
+        if own := self._groups.get(kernel):
+            with suppress(OSError):  # something in it is on its way out: `close` tries again
+                own.rmdir()
+                del self._groups[kernel]
 
     def close(self) -> None:
         """End it, and its kernels with it."""
@@ -252,6 +289,8 @@ class Parent:
         self._control.close()
         for room in self._rooms.values():
             room.cleanup()
+        for own in self._groups.values():
+            _remove(own)
 
     def _command(self, order: dict, *descriptors: int) -> dict:
         try:
@@ -367,11 +406,8 @@ class WarmParent(Parent):
             self._process.wait()
         self._log.close()
         self._folder.cleanup()
-        for _ in range(200 if self._group else 0):  # its last process may still be on its way out
-            with suppress(OSError):
-                self._group.rmdir()
-                break
-            time.sleep(0.005)
+        if self._group:
+            _remove(self._group)
 
 
 _early: list[WarmParent] = []

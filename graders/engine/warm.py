@@ -108,7 +108,7 @@ class Children:
                 self.end(self.number)
         os.close(heard)
         os.close(ready)
-        return told if "error" in told else {"kernel": self.number}
+        return told if "error" in told else {"kernel": self.number, "process": process}
 
     def orphaned(self) -> "Children":
         """For a fork of this process: those that are alive are not its own."""

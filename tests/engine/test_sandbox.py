@@ -171,5 +171,21 @@ def test_a_control_group_is_made_and_removed(warm):
     assert not parent._group.exists()
 
 
+def test_a_kernel_has_a_control_group_of_its_own(warm):
+    if warm._group is None:
+        pytest.skip("no control groups that are ours to make")
+    before = set((warm._group / "cgroup.procs").read_text().split())
+    for parent in (warm, warm.twin()):
+        kernel, _ = parent.kernel(SETTINGS)
+        own = parent._groups[kernel]
+        (process,) = (own / "cgroup.procs").read_text().split()
+        assert process not in before
+        limit = next(path for path in (own / "memory.limit_in_bytes", own / "memory.max") if path.exists())
+        assert int(limit.read_text()) == SETTINGS.memory * 3 // 2
+        parent.end(kernel)
+        parent.close() if parent is not warm else None
+        assert not own.exists() or not (own / "cgroup.procs").read_text()
+
+
 def test_a_new_warm_parent_follows_one_that_is_gone(warm):
     assert run.warm() is run.warm()
