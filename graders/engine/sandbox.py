@@ -146,28 +146,28 @@ def _walls(side: Path) -> list[str]:
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
-def _memory_group(most: int | None = None) -> Path | None:
-    """A new control group: for a warm parent and its kernels, or for one kernel with all that it starts.
+def _memory_group() -> Path | None:
+    """A new control group, with half of this machine's memory: the warm parent goes into `warm` in it, kernels beside.
 
     None: there is no such thing here, or it is not ours to make. Then what each process may take is the only limit.
-
-    Args:
-        most: bytes that all in it have together; half of this machine's memory at most, and where it is not said.
     """
-    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    share = min(most or half, half)
+    share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         for left in Path(root).glob("graders-*"):  # by a grader that was killed
             if not Path("/proc", left.name.split("-")[1]).exists():
                 with suppress(OSError):
-                    left.rmdir()
+                    _remove(left)
         group = Path(root, f"graders-{os.getpid()}-{secrets.token_hex(4)}")
         try:
             group.mkdir()
         except OSError:
             continue
         try:
-            (group / file).write_text(str(share))
+            with (group / file).open("r+") as limit:  # in a folder that is no control group there is none
+                limit.write(str(share))
+            if file == "memory.max":
+                (group / "cgroup.subtree_control").write_text("+memory")
+            (group / "warm").mkdir()
             return group
         except OSError:  # made, but of another hierarchy
             group.rmdir()
@@ -175,26 +175,38 @@ def _memory_group(most: int | None = None) -> Path | None:
 
 
 def _remove(group: Path) -> None:
-    """Remove a control group whose last process may still be on its way out."""
-    for _ in range(200):
-        with suppress(OSError):
-            group.rmdir()
-            return
-        time.sleep(0.005)
+    """Remove a control group and those in it.
+
+    Raises:
+        OSError: something in it still runs.
+    """
+    for own in group.glob("*/"):
+        own.rmdir()
+    group.rmdir()
 
 
-def _move(process: int, group: Path, own: Path) -> None:
-    """Bring a kernel that has not started anything from its parent's control group into its own.
+def _own_group(group: Path, process: int, most: int) -> Path | None:
+    """Bring a kernel that has not started anything into a control group of its own; None where that fails.
 
     Args:
+        group: that of its warm parent.
         process: its number where its parent is, one namespace further in than here.
+        most: bytes that it and all that it starts have together.
     """
-    for number in (group / "cgroup.procs").read_text().split():
-        with suppress(OSError):  # it has ended meanwhile
-            status = Path("/proc", number, "status").read_text()
-            if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
-                (own / "cgroup.procs").write_text(number)
-                return
+    own = group / secrets.token_hex(4)
+    with suppress(OSError):
+        own.mkdir()
+        name = "memory.max" if (own / "memory.max").exists() else "memory.limit_in_bytes"
+        (own / name).write_text(str(most))
+        for number in (group / "warm" / "cgroup.procs").read_text().split():
+            with suppress(FileNotFoundError, ProcessLookupError):  # another kernel, that has ended meanwhile
+                status = Path("/proc", number, "status").read_text()
+                if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
+                    (own / "cgroup.procs").write_text(number)
+                    return own
+    with suppress(OSError):
+        own.rmdir()
+    return None
 
 
 class Parent:
@@ -262,9 +274,8 @@ class Parent:
             raise SandboxError(f"no sandbox: a kernel could not start ({answer['error']}); {REMEDY}")
         if room:
             self._rooms[answer["kernel"]] = room
-        if self._group and (own := _memory_group(settings.memory * 3 // 2)):
+        if self._group and (own := _own_group(self._group, answer["process"], settings.memory * 3 // 2)):
             self._groups[answer["kernel"]] = own
-            _move(answer["process"], self._group, own)
         return answer["kernel"], Channel(ours)
 
     def signal(self, kernel: int, which: int) -> None:
@@ -278,10 +289,9 @@ class Parent:
                 self._command({"do": "end", "kernel": kernel})
         if room := self._rooms.pop(kernel, None):
             room.cleanup()
-        if own := self._groups.get(kernel):
-            with suppress(OSError):  # something in it is on its way out: `close` tries again
+        if own := self._groups.pop(kernel, None):
+            with suppress(OSError):  # something in it is on its way out: it goes with the group that it is in
                 own.rmdir()
-                del self._groups[kernel]
 
     def close(self) -> None:
         """End it, and its kernels with it."""
@@ -289,8 +299,6 @@ class Parent:
         self._control.close()
         for room in self._rooms.values():
             room.cleanup()
-        for own in self._groups.values():
-            _remove(own)
 
     def _command(self, order: dict, *descriptors: int) -> dict:
         try:
@@ -344,7 +352,7 @@ class WarmParent(Parent):
         program = [sys.executable, "-c", START, str(theirs.fileno()), str(uid), place]
         program = [*_walls(side), *program] if self.sandbox else program
         if group := _memory_group() if self.sandbox else None:
-            program = ["sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', str(group), *program]
+            program = ["sh", "-c", 'echo $$ >"$0/warm/cgroup.procs"; exec "$@"', str(group), *program]
         self._group = group
         try:
             self._process = subprocess.Popen(
@@ -406,8 +414,11 @@ class WarmParent(Parent):
             self._process.wait()
         self._log.close()
         self._folder.cleanup()
-        if self._group:
-            _remove(self._group)
+        for _ in range(200 if self._group else 0):  # its last process may still be on its way out
+            with suppress(OSError):
+                _remove(self._group)
+                break
+            time.sleep(0.005)
 
 
 _early: list[WarmParent] = []

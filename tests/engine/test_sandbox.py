@@ -166,25 +166,33 @@ def test_a_control_group_is_made_and_removed(warm):
     parent = WarmParent("required")
     parent.end(parent.kernel(SETTINGS)[0])
     assert parent._group.is_dir()
-    assert (parent._group / "cgroup.procs").read_text().split()
+    assert (parent._group / "warm" / "cgroup.procs").read_text().split()
+    parent.kernel(SETTINGS)  # still there when its parent ends
     parent.close()
     assert not parent._group.exists()
+
+
+def test_a_folder_that_is_no_control_group_is_not_taken_for_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(sandbox, "Path", lambda root, *parts: Path(tmp_path if "cgroup" in str(root) else root, *parts))
+    assert sandbox._memory_group() is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_kernel_has_a_control_group_of_its_own(warm):
     if warm._group is None:
         pytest.skip("no control groups that are ours to make")
-    before = set((warm._group / "cgroup.procs").read_text().split())
+    before = set((warm._group / "warm" / "cgroup.procs").read_text().split())
     for parent in (warm, warm.twin()):
         kernel, _ = parent.kernel(SETTINGS)
         own = parent._groups[kernel]
         (process,) = (own / "cgroup.procs").read_text().split()
-        assert process not in before
+        assert process not in before and own.parent == warm._group  # the limit of all holds for each
         limit = next(path for path in (own / "memory.limit_in_bytes", own / "memory.max") if path.exists())
         assert int(limit.read_text()) == SETTINGS.memory * 3 // 2
         parent.end(kernel)
-        parent.close() if parent is not warm else None
         assert not own.exists() or not (own / "cgroup.procs").read_text()
+        if parent is not warm:
+            parent.close()
 
 
 def test_a_new_warm_parent_follows_one_that_is_gone(warm):
