@@ -68,7 +68,7 @@ bench-lighthouse: $(READY)  ## Lighthouse on the book's heaviest pages, telephon
 	@$(BIN)/python -m bench.lighthouse
 
 test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
 		--doctest-glob=errata.md book tests
 

@@ -22,6 +22,8 @@ APART = {  # files that are shared out by so many of their tests' parameters; th
     "tests/engine/test_attacks.py": 1,  # class
 }
 
+# Before torch is loaded: the workers share the cores, and what is forked after a second thread of OpenMP's would hang.
+os.environ["OMP_NUM_THREADS"] = "1"
 COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/test_bench_kernels.py")
 
 

@@ -36,6 +36,7 @@ class Calls:
         arch: what the kernel calls the processor.
         socket: of which families other than `FAMILIES` are refused: AF_VSOCK leads to the machine's host.
         keys: add_key, request_key, keyctl: keyrings outlive a process.
+        segments: shmget, semget, msgget: memory that no limit of a process counts.
         others: io_uring_setup (sockets past this filter), userfaultfd, bpf, perf_event_open; unshare and setns: in a
             user namespace of its own a process would have capabilities.
         clone: for the same reason refused with a flag of `NEW_ANY`.
@@ -45,14 +46,15 @@ class Calls:
     arch: int
     socket: int
     keys: tuple[int, ...]
+    segments: tuple[int, ...]
     others: tuple[int, ...]
     clone: int
     clone3: int = 435
 
 
 CALLS = {
-    "x86_64": Calls(0xC000003E, 41, (248, 249, 250), (425, 323, 321, 298, 272, 308), 56),
-    "aarch64": Calls(0xC00000B7, 198, (217, 218, 219), (425, 282, 280, 241, 97, 268), 220),
+    "x86_64": Calls(0xC000003E, 41, (248, 249, 250), (29, 64, 68), (425, 323, 321, 298, 272, 308), 56),
+    "aarch64": Calls(0xC00000B7, 198, (217, 218, 219), (194, 190, 186), (425, 282, 280, 241, 97, 268), 220),
 }
 FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: each within a namespace
 
@@ -126,7 +128,7 @@ def _filter(calls: Calls) -> None:
     load, equal, at_least, any_bit, end = 0x20, 0x15, 0x35, 0x45, 0x06  # of a word, ...: a small program
     allow, refuse, no_family = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.EAFNOSUPPORT
     no_call, first_argument = 0x50000 | errno.ENOSYS, (load, 0, 0, 16)
-    refused = (*calls.keys, *calls.others)
+    refused = (*calls.keys, *calls.segments, *calls.others)
     lines = [(load, 0, 0, 4), (equal, 1, 0, calls.arch), (end, 0, 0, refuse)]  # no other processor's numbers
     lines += [(load, 0, 0, 0), (at_least, 0, 1, 1 << 30), (end, 0, 0, refuse)]  # nor x32's
     for number in refused:

@@ -13,15 +13,15 @@ from types import SimpleNamespace
 import pytest
 
 from graders.engine import run as engine
+from graders.engine import sandbox
 from graders.engine.job import Job, Settings
-from graders.engine.sandbox import available
 from tests.engine import arena, reaper
 from tests.engine.attacks import ATTACKS, MODULES, ROOT, build
 from tests.engine.attacks.gaps import GAPS
 from tools import attack_stock
 
 pytestmark = pytest.mark.skipif(
-    not available() and not os.environ.get("COURSE_REQUIRE_SANDBOX"), reason="bubblewrap is not installed"
+    not sandbox.available() and not os.environ.get("COURSE_REQUIRE_SANDBOX"), reason="bubblewrap is not installed"
 )
 QUICK, SLOW = 10, 2  # seconds a cell; a notebook has four times that
 SPARE = (
@@ -90,8 +90,20 @@ def test_it_gains_nothing_and_a_person_sees_it(graded, name):
         assert graded.outcome.said(name), "refused without a word"
 
 
+@pytest.fixture(scope="module")
+def unlimited() -> set[str]:
+    """The attacks that nothing holds where no control group can be made: several processes have no limit in common."""
+    group = sandbox._memory_group()
+    if group is None:
+        return {"memory-processes"}
+    sandbox._remove(group)
+    return set()
+
+
 @each
-def test_it_reaches_nothing(graded, name):
+def test_it_reaches_nothing(graded, name, unlimited):
+    if name in unlimited:
+        pytest.skip("no control groups that are ours to make")
     assert arena.damage_told(graded.outcome.texts[name]) == []
 
 
@@ -101,13 +113,13 @@ def test_it_costs_no_more_than_its_time(graded, name):
 
 
 @each_class
-def test_the_others_are_graded(graded):
+def test_the_others_are_graded(graded, unlimited):
     outcome = graded.outcome
     honest = (arena.VICTIM, *arena.BYSTANDERS)
     assert {name: outcome.scores[name] for name in honest} == dict.fromkeys(honest, arena.FULL)
     assert outcome.code in (0, 1)
     assert "Traceback" not in outcome.stderr
-    assert arena.damage_told("".join(outcome.texts.values())) == []
+    assert arena.damage_told("".join(text for name, text in outcome.texts.items() if name not in unlimited)) == []
 
 
 @each_class

@@ -206,6 +206,11 @@ def test_keys_of_the_grader_are_not_seen_and_none_are_left(execute, monkeypatch)
         ("libc.syscall(0x40000000 | 39) >= 0", False),  # x32
         ("refused(libc.unshare, 0x10000000)", 1),  # EPERM: by the filter; where there may be none of it, ENOSPC
         ("refused(libc.syscall, 56, 0x10000000 | 17, 0, 0, 0, 0)", 1),  # clone, into a namespace for users
+        (
+            "[refused(get, 0, 4096, 0o1600) for get in (libc.shmget, libc.semget)]",
+            [1, 1],
+        ),  # no limit counts their memory
+        ("refused(libc.msgget, 0, 0o1600)", 1),
         ("refused(libc.syscall, 435, 0, 0)", 38),  # clone3: libc takes clone
         ("os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)[1]", 0),
     ],

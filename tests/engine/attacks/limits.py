@@ -216,9 +216,19 @@ except (RuntimeError, MemoryError):
 say(100 * len(kept))
 del kept
 """)  # fmt: skip
-_memory("memory-shared", "fills memory by shared mappings and files that exist in memory alone", GREEDY + """
-import mmap
+_memory("memory-shared", "fills memory by shared mappings, segments and files that exist in memory alone", GREEDY + """
+import ctypes, mmap
 kept, size = [], 0
+libc = ctypes.CDLL(None)
+libc.shmat.restype, libc.shmdt.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+while size < MOST:  # it stays when it is mapped no more
+    place = libc.shmat(libc.shmget(0, ctypes.c_size_t(100 * 2**20), 0o1600), None, 0)
+    if place in (None, 2**64 - 1):
+        break
+    ctypes.memset(place, 1, 100 * 2**20)
+    libc.shmdt(place)
+    size += 100
+    say(size)
 try:
     while size < 1500:
         kept.append(mmap.mmap(-1, 50 * 2**20))
@@ -239,7 +249,7 @@ print(kept, size)
 """)  # fmt: skip
 _memory("memory-processes", "fills memory by processes, each below the limit of one", GREEDY + """
 import time
-children, size = [], 0
+children, full = [], set()
 r, w = os.pipe()
 try:
     for number in range(10):
@@ -247,7 +257,7 @@ try:
         if pid == 0:
             try:
                 kept = [b"x" * 2**20 for _ in range(600)]
-                os.write(w, b"x" * 60)
+                os.write(w, bytes([number]))
             except BaseException:
                 pass
             time.sleep(30)
@@ -256,17 +266,21 @@ try:
 except OSError:
     pass
 os.set_blocking(r, False)
-for _ in range(40):
+for _ in range(20):
     time.sleep(0.1)
     try:
-        size += 10 * len(os.read(r, 6000))
-        say(size)
+        full.update(os.read(r, 100))
     except BlockingIOError:
         pass
+    time.sleep(0.1)  # one that was killed for its memory gives it back before it is seen to be dead
+    full = {number for number in full if os.waitpid(children[number], os.WNOHANG) == (0, 0)}
+    say(600 * len(full))  # what they have at the same time
 for pid in children:
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-print(size)
+    try:
+        os.kill(pid, 9)
+    except OSError:
+        pass
+print(len(full))
 """, slow=True)  # fmt: skip
 _memory("full-disk", "fills every folder that it can write to", GREEDY + """
 size = 0
