@@ -61,6 +61,17 @@
     return [...found.values()].sort((a, b) => a[4] - b[4]).slice(-3);
   };
 
+  /* What is marked on the page that the reader opens: the words that say something, not each "an" and "was" in it. */
+  const common = `all any been can could did does from had has have how its may must one only should than those were what
+    when where which who you your`.split(/\s+/);
+  const parse = Search._parseQuery;
+  Search._parseQuery = (query) => {
+    const parsed = parse(query);
+    const telling = [...parsed[3]].filter((word) => word.length > 2 && !common.includes(word));
+    if (SPHINX_HIGHLIGHT_ENABLED) localStorage.setItem("sphinx_highlight_terms", telling.join(" "));
+    return parsed;
+  };
+
   const perform = Search._performSearch;
   Search.performTermsSearch = pages;
   Search._performSearch = (query, ...rest) => {

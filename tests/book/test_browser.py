@@ -58,6 +58,22 @@ def test_search_finds_nothing_for_a_word_that_is_not_there(visit: Callable[..., 
     assert page_checks.found_by_search(visit(PAGES[0]), "zyzzyva") == []
 
 
+@pytest.mark.parametrize(
+    ("words", "marked"), [("an upstream gradient has this shape", "upstream"), ("has gradient", "gradient")]
+)
+def test_what_was_searched_for_is_marked_where_it_says_something(
+    words: str, marked: str, visit: Callable[..., Watched]
+) -> None:
+    watched = visit(PAGES[0])
+    page_checks.found_by_search(watched, words)
+    watched.page.locator("#search-results li > a", has_text="Glossary").first.click()
+    watched.page.wait_for_url("**/book/glossary.html*")
+    watched.page.locator("article .highlighted").first.wait_for()
+    found = {text.lower() for text in watched.page.locator("article .highlighted").all_inner_texts()}
+    assert marked in found
+    assert not found & {"an", "has"}
+
+
 def test_nothing_moves_for_a_reader_who_asks_for_less_motion(visit: Callable[..., Watched]) -> None:
     moving = """() => [...document.querySelectorAll("*")].map((node) => getComputedStyle(node))
         .filter((s) => s.transitionDuration !== "0s" || s.animationName !== "none").length"""
