@@ -98,15 +98,18 @@
         const f = (t) => round(Math.atan(t));
         const [a, b] = [round(x + round(h)), round(x - round(h))];
         const quotient = round(round(f(a) - f(b)) / round(2 * round(h)));
-        const truncation = (Math.abs(third(x)) * h * h) / 6;
+        const cut = (third(x) * h * h) / 6; // of the error; the rest is rounding
+        const truncation = Math.abs(cut);
         const rounding = (epsilon * (Math.abs(Math.atan(x)) + Math.abs(x * slope(x)))) / (2 * h);
-        return { quotient, error: Math.abs(quotient - slope(x)), truncation, rounding, stuck: a === b };
+        const error = quotient - slope(x);
+        const cuts = truncation > Math.abs(error - cut);
+        return { quotient, error: Math.abs(error), truncation, rounding, cuts, stuck: a === b };
       };
-      const say = ({ quotient, error, truncation, rounding, stuck }) => {
+      const say = ({ quotient, error, truncation, rounding, cuts, stuck }) => {
         const digits = Number(quotient.toPrecision(12));
         const why = stuck
           ? ["all rounding:", "x + h and x − h round to the same number"]
-          : truncation > rounding
+          : cuts
             ? ["mostly truncation,", `|f‴(x)| h²/6 = ${short(truncation)}`]
             : ["mostly rounding,", `which may reach ${short(rounding)}`];
         return [`quotient ${digits},`, `error ${short(error)},`, ...why].flatMap((words) => [" ", whole(words)]);
