@@ -310,8 +310,9 @@ def check_twice(op: Op, args: list) -> None:
         except RuntimeError as error:
             if not isinstance(error, GradcheckError):
                 raise
-            how = "save only inputs and outputs, compute the rest in backward"
-            text = f"wrong or missing: {how}; or refuse it, order=1"
+            how = "save inputs and outputs alone, compute the rest in backward"
+            text = f"wrong or missing; if nothing above failed, {how}"
+            text += "; or refuse it, order=1"
             raise AssertionError(text) from error
 
 
