@@ -235,7 +235,7 @@
         const limit = Math.log(2 ** 128); // beyond it, exp is infinite in float32
         drawing.show([
           { line: [[0, limit], [6, limit]], look: "limit" },
-          { note: [5.95, limit], text: "float32: exp is ∞ above", look: "end", lift: 6 },
+          { note: [5.95, limit], text: "float32: exp = ∞", look: "end", lift: 6 },
           ...Object.values(orders).map((each) => ({ line: trace(lse, stream(each)), look: "law" })),
           ...seen.flatMap((x, n) => x.map((t) => ({ mark: [n + 1, t], look: "element", size: 4 }))),
           { line: trace(({ m }) => m, states.slice(0, count + 1)), look: "two dashed" },
@@ -283,13 +283,13 @@
         name: "Twelve inputs on the staircase of the quantiser, and where its gradient is 0",
         x: linear({ from: -3, to: 3, every: 1, name: "input x" }),
         y: linear({ from: -3, to: 3, every: 1, name: "y, and x (dotted)" }),
-        height: 300,
+        height: 250, // with the sliders and what is said, a telephone's screen
       });
       const errors = plot({
         name: "Rounding error and clipping error for 2 to 8 bits",
         x: linear({ from: 1.8, to: 8.2, every: 1, name: "bits b" }),
         y: logarithmic({ from: -6, to: 0, every: 2, name: "mean squared error: rounding, clipping (dashed)" }),
-        height: 210,
+        height: 160,
       });
       const update = () => {
         const [bits, k] = [read(width), read(scale)];
@@ -384,9 +384,10 @@
           const look = tile === now ? "now" : step === 0 ? "skipped" : step < read(slider) ? "done" : "";
           box(`tile score ${look}`, x + 1, y + 1, w - 2, h - 2);
           if (step === 0) parts.push(svg("path", { class: "cross", d: `M${x + 1},${y + 1}l${w - 2},${h - 2}m0,${2 - h}l${2 - w},${h - 2}` }));
+          const mid = (column[0] + column[1] - 1) / 2;
           if (tile === now)
-            for (const [i, j] of cells(tile))
-              say(px(j + 0.5), py(i + 0.5), hidden(i, j) ? "−∞" : signed(score(i, j)), "middle small score");
+            for (const [i, j] of cells(tile)) // a little closer than the cells: clear of the border
+              say(px(mid + 0.5) + (j - mid) * (size - 2), py(i + 0.5), hidden(i, j) ? "−∞" : signed(score(i, j)), "middle small score");
           else if (step) say(x + w / 2, y + h / 2, String(step));
         }
         // What the step writes: m, ℓ and a of its rows, or the gradients of its rows and columns.
