@@ -141,7 +141,7 @@ def losses(page: str) -> dict[str, list[float]]:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             raise FirstPageError(f"book/intro.md: its code stops, {text}: run the page's pieces in order") from error
     try:
-        return {"by hand": names["by_hand"], "autograd": names["by_autograd"]}
+        return {"a factor forgotten": names["by_hand"], "autograd": names["by_autograd"]}
     except KeyError as missing:
         raise FirstPageError(f"book/intro.md: its code leaves no {missing}; the figure needs both losses") from None
 
@@ -166,7 +166,7 @@ def draw_losses(curves: dict[str, list[float]]) -> str:
         parts.append(f'<text x="{x(step):.1f}" y="{height - bottom + 18}" text-anchor="middle">{step:,}</text>')
     parts.append(f'<text x="{x(steps / 2):.1f}" y="{height - 4}" text-anchor="middle">step</text>')
     parts.append('<text x="0" y="12">loss</text>')
-    looks = {"by hand": (ORANGE, ' stroke-dasharray="7 4"'), "autograd": (BLUE, "")}
+    looks = {"a factor forgotten": (ORANGE, ' stroke-dasharray="7 4"'), "autograd": (BLUE, "")}
     for name, curve in curves.items():
         shown = [step for step in range(steps + 1) if step % 10 == 0 or step < 20]
         points = " ".join(f"{x(step):.1f},{y(curve[step]):.1f}" for step in shown)

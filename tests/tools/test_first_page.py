@@ -33,6 +33,15 @@ def test_the_committed_files_are_up_to_date(files: dict[str, str]) -> None:
         assert first_page.same((ROOT / "book" / name).read_text(encoding="utf-8"), text), f"{name}: make notebooks"
 
 
+def test_what_a_right_gradient_pays_is_what_chapter_10_measured() -> None:
+    chapter = (ROOT / "book/10_flash_attention.ipynb").read_text(encoding="utf-8")
+    kept = {name: int(re.search(rf"{name} .*-> +(\d+), slope", chapter)[1]) for name in ("plain", "skeleton")}
+    page = " ".join((ROOT / "book/intro.md").read_text(encoding="utf-8").split())
+    assert "lengths, floats, slopes = [256, 512, 1024, 2048, 4096]" in chapter and "4,096 tokens" in page
+    assert f"autograd keeps {kept['plain'] / 1e6:.1f} million numbers" in page
+    assert f"torch keeps {kept['skeleton'] / 1e6:.1f} million" in page
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "named"),
     [
@@ -110,4 +119,4 @@ def test_a_pixel_is_let_pass_and_no_more(files: dict[str, str]) -> None:
     x, y = re.search(r'points="([\d.]+),([\d.]+) ', drawing).groups()
     for shift, passes in ((0.9, True), (1.2, False)):
         assert first_page.same(drawing, drawing.replace(f"{x},{y} ", f"{x},{float(y) + shift:.1f} ", 1)) is passes
-    assert not first_page.same(drawing, drawing.replace("by hand", "hand"))
+    assert not first_page.same(drawing, drawing.replace("forgotten", "lost"))
