@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,23 @@ class Submission:
         return f"{plain(self.student, 60)}: {plain(self.assignment, 60)}"
 
 
+@dataclass(frozen=True)
+class Stray:
+    """Something in ``submitted/`` that is no submission where it stands.
+
+    Attributes:
+        student: whose it is, as far as its place tells.
+        problem: what is wrong, and where it belongs.
+        meant: the set that it is of, by its name or by what is in it; None: it does not tell.
+        notebook: whether it is, or holds, a notebook.
+    """
+
+    student: str
+    problem: Problem
+    meant: str | None = None
+    notebook: bool = False
+
+
 def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
     """Examine and repair what the paths mean: all of submitted/, a student's folder, a set's, or single notebooks.
 
@@ -43,21 +61,22 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
     home = course.root / course.dirs.submitted_directory
     submissions: list[Submission] = []
     single: list[Path] = []
-    stray: list[tuple[str, Problem]] = []
+    stray: list[Stray] = []
+    sets = course.assignments
     for path in paths:
         if not os.path.lexists(path):
             raise CourseError(f"there is no {plain(path)}")
         place = Path(os.path.abspath(path))  # not resolve(): a link is to be found, not followed
         if place == home or home in place.parents:
-            for found in _submissions(course, home, place.relative_to(home).parts):
+            for found in _submissions(course, home, place.relative_to(home).parts, sets):
                 (submissions if isinstance(found, Submission) else stray).append(found)
         else:
             single.append(path)
     if not (submissions or single or stray):
         raise CourseError(f"nothing was handed in: {course.dirs.submitted_directory}/STUDENT/SET/ is where it belongs")
     bad = repaired = 0
-    for student, problem in stray:
-        print(f"{plain(student, 60)}: {problem}")
+    for found in stray:
+        print(f"{plain(found.student, 60)}: {found.problem}")
     for submission in dict.fromkeys(submissions):
         try:
             graded, problems = treat(course, submission, dry_run)
@@ -71,12 +90,9 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
     if submissions or stray:
         print(_summary(len(dict.fromkeys(submissions)), bad, repaired, dry_run))
     if single:
-        sets = {}
-        for assignment in course.assignments:
-            for name in course.notebooks(assignment):
-                sets[name] = truth(course, assignment, name)
-        bad += doctor.treat_all(single, sets, dry_run, check)
-    return 1 if bad or any(problem.fatal for _, problem in stray) else 0
+        known = {name: truth(course, key, name) for key in sets for name in course.notebooks(key)}
+        bad += doctor.treat_all(single, known, dry_run, check)
+    return 1 if bad or stray else 0
 
 
 def _summary(count: int, bad: int, repaired: int, dry_run: bool) -> str:
@@ -87,33 +103,75 @@ def _summary(count: int, bad: int, repaired: int, dry_run: bool) -> str:
     return f"{', '.join(parts)}."
 
 
-def _submissions(course: Course, home: Path, parts: tuple[str, ...]) -> Iterator[Submission | tuple[str, Problem]]:
-    """The submissions below ``submitted/PARTS``, and (student, problem) for what is no submission."""
-    if not parts:
-        for path in sorted(home.iterdir()):
-            if path.name not in LEFT_BEHIND:
-                yield from _submissions(course, home, (path.name,))
-    elif len(parts) == 1:
-        folder = home / parts[0]
-        reason = doctor.no_file(folder)
-        if reason != "is a folder":
-            remedy = f"A submission is {home.name}/STUDENT/SET/NOTEBOOK.ipynb."
-            yield (
-                parts[0],
-                Problem(parts[0], reason or "is a file where a student's folder belongs", remedy, fatal=True),
-            )
-            return
-        for path in sorted(folder.iterdir()):
-            if path.name not in LEFT_BEHIND:
-                yield from _submissions(course, home, (parts[0], path.name))
-    elif parts[1] in course.assignments:
-        yield Submission(parts[0], parts[1], home / parts[0] / parts[1])
+def misplaced(course: Course, assignment: str) -> list[tuple[str, Problem]]:
+    """(student, problem) for what grading passes over in ``submitted/``: of this set, or a notebook of no known one."""
+    home = course.root / course.dirs.submitted_directory
+    found = _submissions(course, home, (), course.assignments) if home.is_dir() else ()
+    strays = [stray for stray in found if isinstance(stray, Stray)]
+    return [
+        (stray.student, stray.problem)
+        for stray in strays
+        if stray.meant == assignment or (stray.notebook and stray.meant is None)
+    ]
+
+
+def _submissions(course: Course, home: Path, parts: tuple[str, ...], sets: list[str]) -> Iterator[Submission | Stray]:
+    """The submissions below ``submitted/PARTS``, and what is none."""
+    path = home.joinpath(*parts[:2])  # a notebook stands for its submission
+    if len(parts) > 1:
+        known = parts[1] in sets
+        yield Submission(parts[0], parts[1], path) if known else _stray(course, home, parts[0], parts[1], sets)
+    elif parts and (reason := doctor.no_file(path)) != "is a folder":
+        what = reason or "is a file where a student's folder belongs"
+        remedy = f"A submission is {home.name}/STUDENT/SET/NOTEBOOK.ipynb."
+        yield Stray(parts[0], Problem(parts[0], what, remedy, fatal=True), *_meant(course, path, sets))
     else:
-        near = [name for name in course.assignments if parts[1].casefold() in (name, name.partition("_")[2])]
-        there = (home / parts[0] / parts[1]).is_dir()
-        remedy = f"Rename it to {near[0]}." if near and there else f"The sets are {', '.join(course.assignments)}."
-        what = "is no set" if there else "is not in the folder of a set"
-        yield parts[0], Problem(parts[1], what, remedy, fatal=True)
+        try:
+            names = sorted(inner.name for inner in path.iterdir() if inner.name not in LEFT_BEHIND)
+        except OSError as error:
+            what = f"cannot be read ({error.strerror})"
+            yield Stray(path.name, Problem(f"{path.name}/", what, "Look at its rights.", fatal=True), notebook=True)
+            return
+        for name in names:
+            yield from _submissions(course, home, (*parts, name), sets)
+
+
+def _stray(course: Course, home: Path, student: str, name: str, sets: list[str]) -> Stray:
+    """What to say of ``submitted/STUDENT/NAME``, which is not the folder of a set."""
+    path = home / student / name
+    meant, notebook = _meant(course, path, sets)
+    folder, turned = path.is_dir(), _named(student, sets)
+    what, file = "is no set" if folder else "is not in the folder of a set", name
+    if folder and turned and not _named(name, sets):
+        meant, student, file = turned, name, f"{student}/{name}"
+        what = "has set and student the wrong way round"
+        target, remedy = home / name / meant, f"Move it to {home.name}/{name}/{meant}/."
+    elif meant and folder:
+        target, remedy = path.with_name(meant), f"Rename it to {meant}."
+    elif meant:
+        target, remedy = path.parent / meant / name, f"Move it into {home.name}/{student}/{meant}/."
+    else:
+        target, remedy = None, f"The sets are {', '.join(sets)}."
+    if target and os.path.lexists(target):
+        remedy = f"There is {target.relative_to(home.parent)} too: keep one of them, there."
+    return Stray(student, Problem(file, what, remedy, fatal=True), meant, notebook)
+
+
+def _named(name: str, sets: list[str]) -> str | None:
+    """The set that a folder of this name may be meant for: `relu`, `Relu`, `01_RELU` are 01_relu."""
+    near = [key for key in sets if name.casefold() in (key.casefold(), key.partition("_")[2].casefold())]
+    return near[0] if near else None
+
+
+def _meant(course: Course, path: Path, sets: list[str]) -> tuple[str | None, bool]:
+    """The set that a stray file or folder is of, None if that cannot be told; and whether there is a notebook in it."""
+    files = [path.name]
+    if doctor.no_file(path) == "is a folder":
+        with suppress(OSError):
+            files = [inner.name for _, inner in files_in(path)]
+    held = [key for key in sets if any(misnamed(f"{name}.ipynb", files) for name in course.notebooks(key))]
+    notebook = bool(held) or any(name.casefold().endswith(".ipynb") for name in files)
+    return _named(path.name, sets) or (held[0] if len(held) == 1 else None), notebook
 
 
 def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from . import doctor, report
-from .checkup import checkup
+from .checkup import checkup, misplaced
 from .collect import collect
 from .course import Course, CourseError
 from .doctor import plain
@@ -27,7 +27,10 @@ from .engine.timing import note, phase
 from .sample import SampleError, run_sample
 from .submission import Problem
 
-EXIT_CODES = "exit codes: 0 nothing to look at, 1 at least one fault (each has its line on stderr), 2 a wrong command"
+EXIT_CODES = (
+    "exit codes: 0 nothing to look at, 1 at least one fault (each has its line on stderr), 2 a wrong command, "
+    "130 stopped by Ctrl-C"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,8 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"graders: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\ngraders: stopped; what was graded is kept, the same command goes on from there", file=sys.stderr)
+        print(f"\ngraders: stopped; {_how_to_go_on(arguments)}", file=sys.stderr)
         return 130
+
+
+def _how_to_go_on(arguments: argparse.Namespace) -> str:
+    """What the command that was stopped leaves behind, and what to type next."""
+    if arguments.run is not _grade:
+        return "the same command begins anew"
+    if arguments.force:
+        return "what was graded is kept; without --force it goes on from there, with what has no score yet"
+    return "what was graded is kept, the same command goes on from there"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -122,15 +134,19 @@ def _grade(arguments: argparse.Namespace) -> int:
         course.app.config.TrustedExecute.sandbox = "off"
     assignment = course.find(arguments.set)
     students = course.students(assignment)
-    if unknown := sorted(set(arguments.student) - set(students)):
-        raise CourseError(f"nothing handed in for {assignment} by {', '.join(unknown)}; it would be in submitted/")
-    students = [student for student in students if not arguments.student or student in arguments.student]
+    chosen = set(arguments.student)
+    strays = [found for found in misplaced(course, assignment) if not chosen or found[0] in chosen]
+    _tell(*(f"{plain(student, 60)}: {problem}" for student, problem in strays))
+    if unknown := sorted(chosen - set(students)):
+        where = f"submitted/{unknown[0] if len(unknown) == 1 else 'STUDENT'}/{assignment}/"
+        raise CourseError(f"nothing handed in for {assignment} by {', '.join(unknown)}; it would be in {where}")
+    students = [student for student in students if not chosen or student in chosen]
     if not students:
         raise CourseError(f"nothing handed in for {assignment}: submitted/STUDENT/{assignment}/ is where it belongs")
     _register(course, assignment)  # while the warm parent loads
     with _crew(course, arguments.workers, arguments.scheduler) as crew:
-        faults = grade_class(course, assignment, students, arguments.force, crew)
-    return 1 if faults else 0
+        faults = grade_class(course, assignment, students, arguments.force, crew, len(strays))
+    return 1 if faults or strays else 0
 
 
 @contextmanager
@@ -157,9 +173,12 @@ def _register(course: Course, assignment: str) -> None:
 
 
 def grade_class(
-    course: Course, assignment: str, students: Sequence[str], force: bool, crew: pool.Crew | None = None
+    course: Course, assignment: str, students: Sequence[str], force: bool, crew: pool.Crew | None = None, told: int = 0
 ) -> dict[str, list[Problem]]:
-    """Grade students of a registered set with progress, a line per fault on stderr and a summary; faults by student."""
+    """Grade students of a registered set with progress, a line per fault on stderr and a summary; faults by student.
+
+    ``told`` is how many faults were named already.
+    """
     faults: dict[str, list[Problem]] = {}
     graded = failed = 0
     start = time.monotonic()
@@ -168,7 +187,7 @@ def grade_class(
         work = (
             (student, _jobs(course, assignment, student) if crew and student in todo else []) for student in students
         )
-        _progress(f"{assignment}: {len(students)} submissions, {len(todo)} to grade")
+        _progress(f"{assignment}: {len(students)} submission{'s' * (len(students) != 1)}, {len(todo)} to grade")
         finished = pool.executed(crew, work) if crew else work
         for number, (student, results) in enumerate(finished, 1):
             ready = pool.answering(results, crew) if crew else nullcontext()
@@ -176,16 +195,18 @@ def grade_class(
                 executed, problems = course.grade(assignment, student, student in todo)
             graded += executed
             failed += any(problem.fatal for problem in problems)
+            new = student in todo
             todo.discard(student)
             if problems:
                 faults[student] = problems
                 _tell(*(f"{student}: {problem}" for problem in problems))
-            _progress(f"{assignment}: {number} of {len(students)}, {student}{_rate(start, graded, len(todo))}")
+            if new or sys.stdout.isatty():
+                _progress(f"{assignment}: {number} of {len(students)}, {student}{_rate(start, graded, len(todo))}")
     _progress("")
     kept = len(students) - graded - failed
     parts = [f"{len(students) - failed} of {len(students)} submissions graded in {_clock(time.monotonic() - start)}"]
     parts += [f"{kept} of them before"] if kept > 0 else []
-    lines = sum(map(len, faults.values()))
+    lines = told + sum(map(len, faults.values()))
     parts += [f"{lines} fault{'s' * (lines != 1)} above"] if lines else []
     print(f"{assignment}: {', '.join(parts)}.")
     return faults

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from nbconvert.exporters import Exporter
@@ -25,8 +26,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from . import doctor, preprocess
 from .engine.execute import TrustedExecute
 from .engine.job import Job, Settings
-from .report import Lost, check_name, why
-from .submission import Problem, folder_problems, notebook_problems, outcome_problems, read_notebook
+from .execute import CELL_TIME
+from .report import Lost, check_name, task_of, why
+from .submission import Problem, cause, folder_problems, notebook_problems, outcome_problems, read_notebook
 
 
 class CourseError(Exception):
@@ -90,11 +92,15 @@ class Course:
         return sorted({path.parent.name for path in (self.root / self.dirs.source_directory).glob("*/*.ipynb")})
 
     def find(self, name: str) -> str:
-        """The assignment that ``name`` means: ``01_relu`` or ``relu``."""
-        for assignment in self.assignments:
-            if name in (assignment, assignment.partition("_")[2]):
+        """The assignment that ``name`` means: ``01_relu``, ``relu``, or ``01_relu/`` as a shell completes it."""
+        sets = self.assignments
+        for assignment in sets:
+            if name.rstrip("/") in (assignment, assignment.partition("_")[2]):
                 return assignment
-        raise CourseError(f"there is no set {name!r}; there are: {', '.join(self.assignments) or 'none'}")
+        if not sets:
+            folder = self.root / self.dirs.source_directory
+            raise CourseError(f"there is no set in {folder}: it holds SET/NAME.ipynb in the course, bring it back")
+        raise CourseError(f"there is no set {name!r}; there are: {', '.join(sets)}")
 
     def notebooks(self, assignment: str) -> list[str]:
         """The names of an assignment's notebooks."""
@@ -143,7 +149,7 @@ class Course:
             problems += notebook_problems(f"{name}.ipynb", notebook, known)
             fatal = any(problem.fatal for problem in problems)
         if fatal:
-            return False, problems
+            return False, self._with_earlier(assignment, student, problems)
         if done := force or not self.is_graded(assignment, student):
             try:
                 self._start(Autograde, assignment, glob.escape(student), force=True)
@@ -155,6 +161,19 @@ class Course:
             graded = self.graded_notebook(assignment, student, name)
             problems += [Problem(f"{name}.ipynb", *said) for said in outcome_problems(graded)]
         return done, problems
+
+    def _with_earlier(self, assignment: str, student: str, problems: list[Problem]) -> list[Problem]:
+        """The same, the first that keeps it from being graded saying that the score of an earlier file stays, if so."""
+        if not all(self._graded(assignment, student, name) for name in self.notebooks(assignment)):
+            return problems
+        with self.gradebook() as gradebook:
+            try:
+                score = gradebook.find_submission(assignment, student).score
+            except MissingEntry:
+                return problems
+        at = next(number for number, problem in enumerate(problems) if problem.fatal)
+        stays = f"{problems[at].remedy} Until then the score of what was graded before stays, {score:g}."
+        return [*problems[:at], replace(problems[at], remedy=stays), *problems[at + 1 :]]
 
     @property
     def settings(self) -> Settings | None:
@@ -220,8 +239,11 @@ class Course:
                 for cell in filter(is_grade, notebook.cells):
                     grade = grades[cell.metadata.nbgrader.grade_id]
                     if grade.score < grade.max_score:
-                        check = check_name(grade.name, tasks)
-                        found.append(Lost(student, assignment, check, grade.score, grade.max_score, why(cell)))
+                        check, told = check_name(grade.name, tasks), why(cell)
+                        if "NameError: name " in told or CELL_TIME in told:  # of what the answer cell did not get to
+                            why_not = cause(notebook, task_of(grade.name, tasks))
+                            told = f"{told.rstrip('.')}. {why_not}" if why_not else told
+                        found.append(Lost(student, assignment, check, grade.score, grade.max_score, told))
         return found
 
     def is_graded(self, assignment: str, student: str) -> bool:

@@ -296,6 +296,8 @@ def _tidy(notebook: Notebook, most_cells: int) -> list[Said]:
     cells = notebook.get("cells")
     if not isinstance(cells, list):
         raise ValueError("is JSON but not a notebook (it has no list of cells)")
+    if not cells:
+        raise ValueError("has no cells")
     if len(cells) > most_cells:
         raise ValueError(f"has {len(cells):,} cells; more than {most_cells:,} are not graded")
     odd: list[int] = []
@@ -309,6 +311,8 @@ def _tidy(notebook: Notebook, most_cells: int) -> list[Said]:
         cell["source"] = re.sub("\r\n?", "\n", source)
         ended += [number] * (cell["source"] != source)
         odd += [number] * _tidy_cell(cell)
+    if not any(cell["source"].strip() for cell in cells):
+        raise ValueError("has no cell with anything in it")
     said = [(f"the form of {_numbers(odd)} was not a notebook's", "What does not belong there is left out.")] * bool(
         odd
     )

@@ -45,9 +45,13 @@ def check_name(cell: str, tasks: list[str]) -> str:
         cell: its `grade_id`.
         tasks: the `grade_id` of each solution cell.
     """
-    name = cell.removeprefix("test_")
-    task = max((t for t in tasks if name.startswith(f"{t}_")), key=len, default="")
-    return f"{task} {name.removeprefix(task).replace('_', ' ').strip()}".strip()
+    task = task_of(cell, tasks)
+    return f"{task} {cell.removeprefix('test_').removeprefix(task).replace('_', ' ').strip()}".strip()
+
+
+def task_of(cell: str, tasks: list[str]) -> str:
+    """The task whose test cell this is; arguments as those of `check_name`."""
+    return max((t for t in tasks if cell.removeprefix("test_").startswith(f"{t}_")), key=len, default="")
 
 
 def read_verdict(text: str) -> Verdict | None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import nbformat
 
 from .course import Course
+from .doctor import plain
 from .report import table
-from .submission import Problem
+from .submission import LEFT_BEHIND, Problem
 
 HEAD = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
 HANDED_IN = "2026-02-02 12:00:00 UTC"  # nbgrader's release_feedback needs a time
@@ -44,9 +45,16 @@ def clear(course: Course) -> None:
     Raises:
         SampleError: some of it is someone else's.
     """
-    there = {path.name for step in STEPS for path in (course.root / step).glob("*")} | set(course.scores()[0])
-    if others := sorted(there - set(students(course.root))):
-        raise SampleError(f"{others[0]} is not of the sample class: grade your own students in another clone")
+    there = [(path.name, f"{step}/") for step in STEPS for path in (course.root / step).glob("*")]
+    there += [(name, "gradebook.db") for name in course.scores()[0]]
+    own = {*students(course.root), *LEFT_BEHIND}
+    if others := sorted({name for name, _ in there} - own):
+        places = list(dict.fromkeys(place for name, place in there if name not in own))
+        more = f", nor {'is' if len(others) == 2 else 'are'} {len(others) - 1} more" if len(others) > 1 else ""
+        raise SampleError(
+            f"{plain(others[0], 60)} is not of the sample class{more}: sample would remove {' and '.join(places)}; run "
+            "it in another clone, or move these away first"
+        )
     for step in STEPS:
         shutil.rmtree(course.root / step, ignore_errors=True)
     (course.root / "gradebook.db").unlink(missing_ok=True)

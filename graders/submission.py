@@ -6,6 +6,7 @@ itself tells, and how it is repaired, is in ``graders/doctor.py``, which student
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = ["Original", "Problem", "folder_problems", "outcome_problems", "read_n
 
 LEFT_BEHIND = {"timestamp.txt", ".DS_Store", ".ipynb_checkpoints", "__pycache__", "submission_secret.txt", KEPT}
 MAX_FILES = 200  # files and folders of a submission
+LIMITS = (CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME)
 SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 
 
@@ -107,7 +109,7 @@ def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str
         if name not in there:
             near = misnamed(name, others)
             others = [other for other in others if other not in near]
-            found.append(_missing(name, near, others))
+            found.append(_missing(folder, name, near, others))
     if time := time_problem(folder):
         found.append(time)
     return found + [
@@ -120,16 +122,21 @@ def misnamed(wanted: str, others: Iterable[str]) -> list[str]:
     return [name for name in others if alike(wanted, name.rpartition("/")[2])]
 
 
-def _missing(name: str, near: list[str], others: Iterable[str]) -> Problem:
+def _missing(folder: Path, name: str, near: list[str], others: Iterable[str]) -> Problem:
     if len(near) == 1:
-        remedy = "Rename it, or let `python -m graders doctor` do so, and grade again."
+        remedy = f"Rename it, or let `{_doctor(folder)}` do so, and grade again."
         return Problem(name, f"is missing, there is {near[0]!r} instead", remedy, fatal=True)
     if near:
         what = f"is missing, there are {' and '.join(map(repr, near[:3]))}"
         return Problem(name, what, f"Rename the right one to {name} and grade again.", fatal=True)
     rest = [other for other in others if other.endswith(".ipynb")]
     hint = f", there is {rest[0]!r}" if rest else ""
-    return Problem(name, f"is missing{hint}", "Ask for it; until then the set has no score.", fatal=True)
+    return Problem(name, f"is missing{hint}", "Ask for it and grade again.", fatal=True)
+
+
+def _doctor(folder: Path) -> str:
+    """What to type for the doctor to look at a submission; paths are from the course's folder."""
+    return f"python -m graders doctor {shlex.quote('/'.join(folder.parts[-3:]))}"
 
 
 def time_problem(folder: Path) -> Problem | None:
@@ -143,7 +150,7 @@ def time_problem(folder: Path) -> Problem | None:
             return None
     except (ValueError, OverflowError, TypeError, AttributeError):  # what dateutil raises for some texts
         pass
-    remedy = "`python -m graders doctor` writes one from the time of the notebook."
+    remedy = f"`{_doctor(folder)}` writes one from the time of the notebook."
     return Problem(path.name, "is not the time at which it was handed in", remedy, fatal=True)
 
 
@@ -166,16 +173,35 @@ def outcome_problems(notebook: NotebookNode) -> list[tuple[str, str]]:
             said.append(
                 (f"stopped before {name}: {errors[NOTEBOOK_TIME].removeprefix('not run: ')}", "Look for loops.")
             )
-        elif not meta.get("grade"):
-            for kind in SYNTAX:
-                if kind in errors:
-                    said.append((f"{name} has a syntax error ({_line(errors[kind])})", "Its tests earn nothing."))
-            raised = [kind for kind in errors if kind not in (*SYNTAX, CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME)]
-            if meta.get("solution") and raised:
-                said.append((f"{name} raises {raised[0]} ({_line(errors[raised[0]])})", "Its tests earn nothing."))
+        elif meta.get("solution") and errors.keys() - set(LIMITS):
+            said.append((f"{name} {_did(errors)}", "Its tests earn nothing."))
+        elif not meta.get("grade") and errors.keys() & set(SYNTAX):
+            said.append((f"{name} {_did(errors)}", "Nothing in it ran; an answer that needs it earns nothing."))
         if any(CUT in output.get("text", "") for output in cell.outputs if output.output_type == "stream"):
             said.append((f"{name} wrote more than the limit of output", "The rest was cut; the points stand."))
     return said + _missing_names(notebook)
+
+
+def _did(errors: Mapping[str, str]) -> str:
+    """What a cell did that ended in these errors, by name: the end of a sentence that begins with the cell."""
+    kind = next((kind for kind in LIMITS if kind in errors), None) or next(iter(errors))
+    text = errors[kind]
+    if kind in SYNTAX:
+        return f"has a syntax error ({_line(text)})"
+    if kind not in LIMITS:
+        return f"raises {kind} ({_line(text)})"
+    if text.startswith("not run"):
+        return f"was {text}"
+    return "ended the kernel" if kind == KERNEL_DIED else text.removeprefix("this cell ")
+
+
+def cause(notebook: NotebookNode, task: str) -> str:
+    """Why an answer cell of a graded notebook did not run to its end, as a sentence; empty if it did."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and doctor.claimed(cell) == task:
+            errors = {output.ename: output.evalue for output in cell.outputs if output.output_type == "error"}
+            return f"Cell {task} {_did(errors)}." if errors else ""
+    return ""
 
 
 def _line(text: str) -> str:

@@ -7,10 +7,12 @@ import re
 import shutil
 import struct
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
+from nbgrader.api import Gradebook
 
 from graders import collect
 from graders.collect import ArchiveError, unpack, whose
@@ -227,10 +229,19 @@ TINY = "tiny.ipynb"
         (["aaa/ben_tiny.ipynb", f"ben/{TINY}"], [], {"ben"}, 1),
         ([f"gil/{TINY}", f"gil~/{TINY}"], [], {"gil"}, 1),
         (["..​_tiny.ipynb", ".._tiny.ipynb", "._tiny.ipynb", "-f_tiny.ipynb", "a;b_tiny.ipynb"], [], set(), 5),
+        ([f"Jane Doe/{TINY}", "Bo van D_tiny.ipynb", "Al Li - tiny.ipynb"], [], {"Jane Doe", "Bo van D", "Al Li"}, 0),
+        ([f"Jo  Do/{TINY}", f"Jo /{TINY}", f" Jo/{TINY}", f"Jo\u00a0Do/{TINY}", f"Jo\tDo/{TINY}"], [], set(), 5),
+        (["eva/01_tiny.ipynb", "ada_01_tiny.ipynb"], [], {"eva", "ada"}, 0),
         ([f"a\nb/{TINY}", f"x\x1b[2J/{TINY}", f"{'y' * 200}/{TINY}", f"dot./{TINY}"], [], set(), 4),
         (["Jose\u0301_tiny.ipynb"], [], {"José"}, 0),
         ([f"ada/.ipynb_checkpoints/{TINY}", f"ada/__MACOSX/{TINY}", f"ada/.doctor/{TINY}.abc"], [], set(), 0),
         (["tiny.ipynb", "other.ipynb", "ada/notes.txt"], [], set(), 3),
+        ([TINY, "bjorn_tiny.ipynb", "chen_tiny.ipynb"], [], {"bjorn", "chen"}, 1),
+        ([f"a;b/{TINY}", "a;b/ben_tiny.ipynb"], [], {"ben"}, 1),
+        (["ada/tiny (1).ipynb", "anna_Tiny.ipynb", "ben-tiny - Copy.ipynb"], [], {"ada", "anna", "ben"}, 0),
+        (["ada/tiny (1).ipynb", f"ada/01_tiny/{TINY}"], [], {"ada"}, 1),
+        (["ada/tiny (1).ipynb", "ada/tiny (2).ipynb"], [], set(), 1),
+        (["ada/tiny.ipynb.txt", "ada_tiny.json", "ada/Tiny.IPYNB"], [], set(), 3),
     ],
 )  # fmt: skip
 def test_whose_it_is(files, known, claims, told):
@@ -265,7 +276,7 @@ def test_one_hostile_archive_does_not_keep_the_class_out(root, drop, here):
     for said in (r"eve.zip/\.\./\.\./submitted.*: left out, it would go to another folder", "/etc/x: left out",
                  "bomb.tar.gz: left out, its headers", "zoe.ipynb.zip: left out, it is damaged",
                  "pipe: left out, it is a named pipe", "dev.ipynb: left out, it is a symbolic link",
-                 r"mal/x\\x1b\[2J\\n.txt: left out", "big_tiny.ipynb: left out, it has 11 MB"):  # fmt: skip
+                 r"mal.zip/x\\x1b\[2J\\n.txt: left out", "big_tiny.ipynb: left out, it has 11 MB"):  # fmt: skip
         assert len(re.findall(said, err)) == 1, (said, err)
     handed = below(root / "submitted")
     assert {"ada/01_tiny/tiny.ipynb", "mal/01_tiny/tiny.ipynb", "hard/01_tiny/tiny.ipynb"} <= set(handed)
@@ -274,13 +285,232 @@ def test_one_hostile_archive_does_not_keep_the_class_out(root, drop, here):
     assert (root / "submitted/hard/01_tiny/tiny.ipynb").stat().st_nlink == 1
 
 
-def test_two_files_of_one_name_are_both_told(root, drop, here):
-    for folder in ("one", "two"):
-        (drop / folder).mkdir()
-        shutil.copy(root / "tiny.ipynb", drop / folder / "ada_tiny.ipynb")
-    code, out, err = here(root, "collect", "tiny", str(drop / "one"), str(drop / "two"))
+def test_a_notebook_without_a_name_keeps_nobody_out(root, drop, here):
+    for name in ("tiny", "bjorn_tiny", "chen_tiny"):
+        shutil.copy(root / "tiny.ipynb", drop / f"{name}.ipynb")
+    code, out, err = here(root, "collect", "tiny", str(drop))
+    assert (code, out) == (1, "01_tiny: 2 collected into submitted/ (bjorn, chen)\n")
+    remedy = "Put it into a folder NAME/, or rename it to NAME_tiny.ipynb"
+    assert err == f"{drop}/tiny.ipynb: left out, nobody's name is on it. {remedy}\n"
+
+
+SAID = {
+    "Jo  Do/tiny.ipynb": "'Jo  Do' is no student's name: .* and single blanks between them. Rename the folder",
+    "a;b_tiny.ipynb": "'a;b' is no student's name: .*. Rename the file",
+    "ada/other.ipynb": "the assignment has only tiny.ipynb. Rename it if that is what it is",
+    "ada_Tiny.ipynb.txt": "its name does not end in .ipynb. Rename it to ada_tiny.ipynb",
+    "ada/tiny.json": "its name does not end in .ipynb. Rename it to tiny.ipynb",
+}
+
+
+@pytest.mark.parametrize("file", SAID)
+def test_the_remedy_is_told(file):
+    claims, told = whose([file], "01_tiny", ["tiny"], set())
+    assert not claims and len(told) == 1
+    assert re.fullmatch(f"{re.escape(file)}: left out, {SAID[file]}", told[0]), told
+
+
+def test_a_browsers_copy_is_the_notebook(root, drop, here):
+    (drop / "ada").mkdir()
+    shutil.copy(root / "tiny.ipynb", drop / "ada/tiny (1).ipynb")
+    shutil.copy(root / "tiny.ipynb", drop / "anna_Tiny.ipynb")
+    code, out, err = here(root, "collect", "tiny", str(drop))
+    assert (code, out, err) == (0, "01_tiny: 2 collected into submitted/ (ada, anna)\n", "")
+    assert (root / "submitted/ada/01_tiny/tiny.ipynb").is_file()
+    (drop / "ada/tiny (2).ipynb").write_bytes(NOTEBOOK)
+    code, out, err = here(root, "collect", "tiny", str(drop / "ada/tiny (2).ipynb"), str(drop))
+    both = f"{drop}/ada/tiny (1).ipynb and {drop}/ada/tiny (2).ipynb"
+    assert code == 1 and "1 collected" in out
+    assert f"{both}: left out, each may be ada's tiny.ipynb. Rename the right one to tiny.ipynb" in err
+
+
+def test_a_blank_in_a_name(root, drop, here):
+    (drop / "Jane Doe").mkdir()
+    shutil.copy(root / "tiny.ipynb", drop / "Jane Doe/tiny.ipynb")
+    assert here(root, "collect", "tiny", str(drop)) == (0, "01_tiny: 1 collected into submitted/ (Jane Doe)\n", "")
+    code, out, err = here(root, "grade", "tiny", "Jane Doe", "--workers", "1")
+    assert (code, err) == (0, "") and "1 of 1 submissions graded" in out
+    assert here(root, "scores", "--csv")[1].splitlines()[1].startswith("Jane Doe,6")
+
+
+@pytest.mark.parametrize("pair", [("one/ada_tiny.ipynb", "two/ada_tiny.ipynb"), ("drop/ada/tiny.ipynb", "ada.zip"),
+                                  ("drop/ada/tiny.ipynb", "drop/ada.zip"), ("ada.zip", "ada.tar.gz"),
+                                  ("one/ada.zip", "two/ada.zip"), ("ada_tiny.ipynb", "b/in/ada.zip")])  # fmt: skip
+def test_two_of_one_student_are_told_by_the_names_that_were_typed(root, drop, here, monkeypatch, pair):
+    def put(name: str, data: bytes) -> str:
+        path = drop / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".zip"):
+            a_zip(path, **{"tiny.ipynb": data})
+        elif name.endswith(".tar.gz"):
+            a_tar(path, (a_member("tiny.ipynb"), data))
+        else:
+            path.write_bytes(data)
+            return name
+        return f"{name}/tiny.ipynb"
+
+    given = list(dict.fromkeys(name.partition("/")[0] for name in pair))
+    notebook = (root / "tiny.ipynb").read_bytes()
+    files = [put(name, notebook) for name in pair]
+    monkeypatch.setattr("graders.cli.Path.cwd", lambda: root)  # the paths are typed relative to another folder
+
+    def run() -> tuple[int, str, str]:
+        monkeypatch.chdir(drop)
+        return here(drop, "collect", "tiny", *given)
+
+    assert run() == (0, "01_tiny: 1 collected into submitted/ (ada)\n", "")
+    put(pair[1], notebook + b"\n")
+    code, out, err = run()
     assert code == 1 and "1 collected into submitted/ (ada)" in out
-    assert "ada_tiny.ipynb: left out, there is another of this name" in err
+    told = r"(\S+): left out, (\S+) is ada's tiny.ipynb too. Keep the right one\n"
+    assert sorted(re.fullmatch(told, err).groups()) == sorted(files)
+
+
+def test_an_archive_in_an_archive_is_named_as_it_came(root, drop, here):
+    inner = a_zip(drop / "ada.zip", **{"notes.txt": b"", "tiny.ipynb": (root / "tiny.ipynb").read_bytes()}).read_bytes()
+    (drop / "ada.zip").unlink()
+    a_zip(drop / "class.zip", **{"ada.zip": inner, "ada/x.txt": b""})
+    code, out, err = here(root, "collect", "tiny", str(drop / "class.zip"))
+    assert code == 1 and "1 collected into submitted/ (ada)" in out
+    told = "left out, the assignment has only tiny.ipynb"
+    assert sorted(err.splitlines()) == [
+        f"{drop}/class.zip/{name}: {told}" for name in ("ada.zip/notes.txt", "ada/x.txt")
+    ]
+
+
+def test_what_the_instructor_put_into_downloaded_stays(root, drop, here):
+    folder = root / "downloaded/01_tiny/archive"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(root / "tiny.ipynb", folder / "zoe_tiny.ipynb")
+    shutil.copy(root / "tiny.ipynb", drop / "ada_tiny.ipynb")
+    assert here(root, "collect", "tiny", str(drop))[0] == 0
+    assert here(root, "collect", "tiny", str(folder)) == (0, "01_tiny: 1 collected into submitted/ (zoe)\n", "")
+    assert below(root / "downloaded") == ["01_tiny/archive/zoe_tiny.ipynb"]
+    assert [path.name for path in (root / "downloaded").iterdir()] == ["01_tiny"]
+
+
+NOON = 1772366400  # 2026-03-01 12:00:00 UTC
+AT_TEN = b"2026-03-01 10:00:00 UTC"
+
+
+def dated(path: Path, when: tuple[int, ...], extra: bytes = b"", **more: bytes) -> Path:
+    """A zip of an empty notebook with a time of its own."""
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("tiny.ipynb", when)
+        info.extra = extra
+        archive.writestr(info, NOTEBOOK)
+        for name, data in more.items():
+            archive.writestr(zipfile.ZipInfo(name.replace("__", ".")), data)
+    os.utime(path, (NOON, NOON))
+    return path
+
+
+def dated_tar(path: Path, when: str) -> Path:
+    """The same as a tar; its header has any number."""
+    info = a_member("tiny.ipynb")
+    info.pax_headers = {"mtime": when}
+    a_tar(path, (info, NOTEBOOK))
+    os.utime(path, (NOON, NOON))
+    return path
+
+
+def folder(path: Path, **more: bytes) -> Path:
+    path.mkdir()
+    (path / "tiny.ipynb").write_bytes(NOTEBOOK)
+    for name, data in more.items():
+        (path / name.replace("__", ".")).write_bytes(data)
+    os.utime(path / "tiny.ipynb", (NOON, NOON))
+    return path
+
+
+def in_utc(when: int) -> bytes:
+    return struct.pack("<HHBi", 0x5455, 5, 1, when)
+
+
+HANDED = {
+    "a file": (lambda drop: folder(drop / "ada"), "12:00:00"),
+    "timestamp.txt": (lambda drop: folder(drop / "ada", timestamp__txt=AT_TEN), "10:00:00"),
+    "another zone": (lambda drop: folder(drop / "ada", timestamp__txt=b"2026-03-01 10:00:00.5+09:00"), "01:00:00"),
+    "an empty timestamp.txt": (lambda drop: folder(drop / "ada", timestamp__txt=b""), "12:00:00"),
+    "a zip's entry": (lambda drop: dated(drop / "ada.zip", (2026, 3, 1, 20, 30, 4)), "11:30:04"),
+    "in UTC": (lambda drop: dated(drop / "ada.zip", (2026, 3, 1, 1, 1, 0), in_utc(NOON - 60)), "11:59:00"),
+    "a field cut short": (lambda drop: dated(drop / "ada.zip", (2026, 3, 1, 20, 0, 0), b"UT\1\0\1"), "11:00:00"),
+    "a zip's timestamp.txt": (
+        lambda drop: dated(drop / "ada.zip", (2026, 3, 1, 20, 30, 0), timestamp__txt=AT_TEN), "10:00:00",
+    ),
+    "a zip without times": (lambda drop: dated(drop / "ada.zip", (1980, 1, 1, 0, 0, 0)), "12:00:00"),
+    "no date": (lambda drop: dated(drop / "ada.zip", (2026, 0, 0, 0, 0, 0)), "12:00:00"),
+    "a tar's entry": (lambda drop: dated_tar(drop / "ada.tgz", f"{NOON - 1}"), "11:59:59"),
+    "a tar without times": (lambda drop: dated_tar(drop / "ada.tgz", "0"), "12:00:00"),
+    "a tar's nonsense": (lambda drop: dated_tar(drop / "ada.tgz", "nan"), "12:00:00"),
+    "a tar's infinity": (lambda drop: dated_tar(drop / "ada.tgz", "1e300"), "12:00:00"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def tokyo(monkeypatch):
+    """A clock nine hours before UTC's."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(("make", "when"), HANDED.values(), ids=HANDED)
+def test_the_time_is_that_of_the_hand_in(root, drop, here, tokyo, make, when):
+    make(drop)
+    assert here(root, "collect", "tiny", str(drop)) == (0, "01_tiny: 1 collected into submitted/ (ada)\n", "")
+    assert (root / "submitted/ada/01_tiny/timestamp.txt").read_text().strip() == f"2026-03-01 {when} UTC"
+
+
+@pytest.mark.parametrize("text", [b"yesterday", b"\xff", b"9" * 30, b"2026 " * 50])
+def test_a_timestamp_that_is_no_time_is_told(root, drop, here, text):
+    folder(drop / "ada", timestamp__txt=text)
+    code, out, err = here(root, "collect", "tiny", str(drop))
+    assert code == 1 and "1 collected" in out
+    assert re.fullmatch(r"\S+/ada/timestamp.txt: left out, it is not the time .* own time is taken\. .*\n", err)
+    assert (root / "submitted/ada/01_tiny/timestamp.txt").read_text() == "2026-03-01 12:00:00 UTC"
+
+
+def test_a_timestamp_beside_several_students_is_nobodys(root, drop, here):
+    for student in ("ada", "ben"):
+        (drop / f"{student}_tiny.ipynb").write_bytes(NOTEBOOK)
+        os.utime(drop / f"{student}_tiny.ipynb", (NOON, NOON))
+    (drop / "timestamp.txt").write_bytes(AT_TEN)
+    assert here(root, "collect", "tiny", str(drop))[0] == 0
+    times = {path.read_text() for path in root.glob("submitted/*/01_tiny/timestamp.txt")}
+    assert times == {"2026-03-01 12:00:00 UTC"}
+
+
+def test_of_the_same_file_twice_the_earlier_time_counts(root, drop, here):
+    folder(drop / "ada")
+    dated(drop / "ada.zip", (2026, 3, 1, 1, 1, 0), in_utc(NOON - 60))
+    assert here(root, "collect", "tiny", str(drop))[0] == 0
+    assert (root / "submitted/ada/01_tiny/timestamp.txt").read_text() == "2026-03-01 11:59:00 UTC"
+
+
+def test_a_late_submission_is_late_in_the_export(tmp_path, here, run):
+    root, drop = make_course(tmp_path / "course"), tmp_path / "drop/ada"
+    release(root)
+    drop.mkdir(parents=True)
+    shutil.move(hand_in(root, "x"), drop / "tiny.ipynb")
+    shutil.rmtree(root / "submitted")
+    done = run(root, "nbgrader", "db", "assignment", "add", "01_tiny", "--duedate", "2026-03-01 12:00 UTC")
+    assert done.returncode == 0, done.stderr
+    for when, hour in ((NOON - 3600, "11"), (NOON + 3600, "13")):
+        text = (drop / "tiny.ipynb").read_text()
+        (drop / "tiny.ipynb").write_text(text.replace("return 2 * x", "return 2 * x + 0"))
+        os.utime(drop / "tiny.ipynb", (when, when))
+        assert here(root, "collect", "tiny", str(drop.parent))[0] == 0
+        code, _, err = here(root, "grade", "tiny", "--workers", "1")
+        assert (code, err) == (0, "")
+        assert run(root, "nbgrader", "export").returncode == 0
+        line = (root / "grades.csv").read_text().splitlines()[1]
+        assert line.startswith(f"01_tiny,2026-03-01 12:00:00,2026-03-01 {hour}:00:00,ada,")
+        with Gradebook(f"sqlite:///{root}/gradebook.db", "custom-gradients") as gradebook:
+            late = gradebook.find_submission("01_tiny", "ada").total_seconds_late
+        assert late == max(0, when - NOON)
 
 
 def test_nbgraders_own_command_unpacks_in_the_same_way(root, drop, run):
@@ -292,5 +522,5 @@ def test_nbgraders_own_command_unpacks_in_the_same_way(root, drop, run):
     a_zip(archive / "ada.zip", **{"tiny.ipynb": notebook})
     done = run(root, "nbgrader", "zip_collect", "01_tiny", "--force")
     assert done.returncode == 0, done.stderr
-    assert below(root / "submitted") == ["ada/01_tiny/tiny.ipynb"]
+    assert below(root / "submitted") == ["ada/01_tiny/timestamp.txt", "ada/01_tiny/tiny.ipynb"]
     assert not list(root.rglob("evil*"))
