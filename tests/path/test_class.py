@@ -295,6 +295,7 @@ def test_collect_folders_and_archives(tmp_path, here):
         target = drop / student / "tiny.ipynb"
         target.parent.mkdir(parents=True)
         shutil.move(hand_in(root, "x", **RIGHT), target)
+    edit(drop / "gil/tiny.ipynb", lambda data: data["cells"].pop())  # another than in gil.tar.gz
     (drop / "ada/notes.txt").write_text("hello")
     (drop / "eve").mkdir()
     (drop / "eve/tiny.ipynb").symlink_to("/etc/passwd")
