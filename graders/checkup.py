@@ -153,7 +153,7 @@ def _stray(course: Course, home: Path, student: str, name: str, sets: list[str])
     else:
         target, remedy = None, f"The sets are {', '.join(sets)}."
     if target and os.path.lexists(target):
-        remedy = f"There is {target.relative_to(home.parent)} too: keep one of them, there."
+        remedy = f"There is {target.relative_to(home.parent)} too: keep the right one, there."
     return Stray(student, Problem(file, what, remedy, fatal=True), meant, notebook)
 
 

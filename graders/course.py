@@ -99,7 +99,7 @@ class Course:
                 return assignment
         if not sets:
             folder = self.root / self.dirs.source_directory
-            raise CourseError(f"there is no set in {folder}: it holds SET/NAME.ipynb in the course, bring it back")
+            raise CourseError(f"there is no set in {folder}/ (SET/NAME.ipynb): restore that folder from the course")
         raise CourseError(f"there is no set {name!r}; there are: {', '.join(sets)}")
 
     def notebooks(self, assignment: str) -> list[str]:

@@ -47,6 +47,12 @@ def _altered(data: dict) -> None:
     data["cells"].append({"cell_type": "markdown", "metadata": {}, "source": text, "id": "mine"})
 
 
+def _own(data: dict) -> None:
+    """A cell of the student's own with a syntax error."""
+    new = {"cell_type": "code", "metadata": {}, "source": "x = (", "id": "mine", "outputs": [], "execution_count": None}
+    data["cells"].insert(1, new)
+
+
 def _hand_in_class(root: Path) -> None:
     hand_in(root, "right", **RIGHT)
     hand_in(root, "wrong", double=DOUBLE, triple="def triple(x):\n    return x * x * x")
@@ -58,6 +64,7 @@ def _hand_in_class(root: Path) -> None:
     path.rename(path.with_name("tiny (1).ipynb"))
     edit(hand_in(root, "deleted", **RIGHT), _deleted)
     edit(hand_in(root, "altered", **RIGHT), _altered)
+    edit(hand_in(root, "own", **RIGHT), _own)
     hand_in(root, "syntax", double="def double(x)\n    return 2 * x", triple=TRIPLE)
     hand_in(root, "endless", double=DOUBLE, triple="while True:\n    pass")
     hand_in(root, "flood", double=DOUBLE + "\nprint('x' * 50_000_000)", triple=TRIPLE)
@@ -104,7 +111,7 @@ def test_release_has_no_student_level_and_needs_no_path(course):
     ("student", "score"),
     {
         "right": 6, "wrong": 4, "blank": 0, "raises": 2, "deleted": 6, "altered": 6, "syntax": 2, "endless": 4,
-        "flood": 6, "renamed": 2, "dies": 4, "surplus": 6, "cut": None, "misnamed": None, "link": None,
+        "flood": 6, "own": 6, "renamed": 2, "dies": 4, "surplus": 6, "cut": None, "misnamed": None, "link": None,
     }.items(),
 )  # fmt: skip
 def test_scores(course, student, score):
@@ -119,10 +126,17 @@ def test_scores(course, student, score):
         ("blank", []),
         ("raises", []),
         ("cut", ["is not JSON"]),
-        ("misnamed", ["is missing, there is 'tiny (1).ipynb' instead"]),
+        (
+            "misnamed",
+            [
+                "is missing, there is 'tiny (1).ipynb' instead. Rename it, or let `python -m graders doctor submitted/"
+                "misnamed/01_tiny` do so, and grade again."
+            ],
+        ),
         ("deleted", ["test_double_value was deleted", "see_double was deleted", "answer cell double was deleted"]),
         ("altered", ["test_double_value was turned into", "test_double_type stands twice", "test_triple_value were"]),
-        ("syntax", ["cell double has a syntax error (expected ':', line 1)"]),
+        ("syntax", ["cell double has a syntax error (expected ':', line 1). Its tests earn nothing."]),
+        ("own", ["cell 2 has a syntax error (incomplete input, line 1). Nothing in it ran; an answer that needs it"]),
         ("endless", ["cell triple ran longer than 4 s"]),
         ("flood", ["cell double wrote more than"]),
         ("renamed", ["nothing is called double; there is 'Double'"]),
@@ -145,14 +159,17 @@ def test_nothing_else_on_stderr(course):
 
 def test_exit_code_and_summary(course):
     assert course.first.returncode == 1
-    assert "12 of 15 submissions graded" in course.first.stdout.splitlines()[-1]
-    assert "15 of 15, " in course.first.stdout
+    assert "13 of 16 submissions graded" in course.first.stdout.splitlines()[-1]
+    assert "16 of 16, " in course.first.stdout
 
 
 def test_running_again_grades_nothing_and_says_the_same(course, here):
     code, out, err = here(course.root, "grade", "01_tiny", "--timeout", "4")
     assert (code, sorted(err.splitlines())) == (1, sorted(course.first.stderr.splitlines()))  # who is done first
-    assert "12 of them before" in out
+    assert "13 of them before" in out
+    assert [line.partition(": ")[2].split(",")[0] for line in out.splitlines()[:-1]] == [
+        "16 submissions", *(f"{sorted(course.scores).index(name) + 1} of 16" for name in ("cut", "link", "misnamed")),
+    ]  # fmt: skip
 
 
 def test_a_flood_of_output_is_not_stored(course):
@@ -201,6 +218,11 @@ def test_scores_command(course, here):
     assert (code, err) == (0, "")
     assert "wrong  01_tiny  triple value: 0 of 2. Your result is another number; think of 3." in out
     assert "cut  01_tiny  not graded" in out
+    for cause in ("double value: 0 of 2. Your code raised NameError: name 'double' is not defined. Cell double has a "
+                  "syntax error (expected ':', line 1).",
+                  "triple value: 0 of 2. Your code raised NameError: name 'triple' is not defined. Cell triple ran "
+                  "longer than 4 s and was stopped."):  # fmt: skip
+        assert cause in out
     table = list(csv.reader(here(course.root, "scores", "--csv")[1].splitlines()))
     assert table[0] == ["student", "01_tiny", "total"]
     assert ["wrong", "4", "4"] in table
@@ -230,7 +252,7 @@ def test_the_seed_reaches_the_hidden_tests(course, here):
     ("arguments", "said"),
     [
         (["grade", "nope"], "there is no set 'nope'; there are: 01_tiny"),
-        (["grade", "tiny", "zoe"], "nothing handed in for 01_tiny by zoe"),
+        (["grade", "tiny/", "zoe"], "nothing handed in for 01_tiny by zoe; it would be in submitted/zoe/01_tiny/"),
         (["grade", "tiny", "--timeout", "0"], "'0' is not a number of seconds"),
         (["grade"], "required: SET"),
         (["collect", "tiny", "nowhere"], "there is no nowhere"),
@@ -285,6 +307,93 @@ def test_an_interruption_keeps_what_is_done(tmp_path, here):
     assert (code, err) == (0, "")
     assert "1 of them before" in out
     assert Course(root).scores()[0]["ben"]["01_tiny"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["grade", "tiny"], "what was graded is kept, the same command goes on from there"),
+        (["grade", "tiny", "--force"], "what was graded is kept; without --force it goes on from there, with what has "
+                                       "no score yet"),
+        (["sample"], "the same command begins anew"),
+        (["scores"], "the same command begins anew"),
+    ],
+)  # fmt: skip
+def test_a_stopped_command_says_what_goes_on(tmp_path, here, monkeypatch, arguments, said):
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graders.cli.Course", stopped)
+    assert here(tmp_path, *arguments) == (130, "", f"\ngraders: stopped; {said}\n")
+
+
+@pytest.mark.parametrize("then", ["raise", "pass", "raise ImportError('cannot be loaded') from None"])
+def test_an_interruption_while_modules_load_is_one_line(tmp_path, then):
+    root = make_course(tmp_path / "course")
+    text = f"import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    {then}\n"
+    (tmp_path / "psutil.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "graders", "grade", "tiny"], cwd=root, capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngraders: stopped before it began\n")
+
+
+def test_misplaced_submissions_are_named_and_the_rest_is_graded(tmp_path, here):
+    root = make_course(tmp_path)
+    release(root)
+    path = hand_in(root, "ada", **RIGHT)
+    for place in ("amara/tiny", "kim", "01_tiny/lou"):
+        (root / "submitted" / place).mkdir(parents=True)
+        shutil.copy(path, root / "submitted" / place)
+    code, out, err = here(root, "grade", "tiny")
+    assert code == 1
+    assert err.splitlines() == [
+        "lou: 01_tiny/lou: has set and student the wrong way round. Move it to submitted/lou/01_tiny/.",
+        "amara: tiny: is no set. Rename it to 01_tiny.",
+        "kim: tiny.ipynb: is not in the folder of a set. Move it into submitted/kim/01_tiny/.",
+    ]
+    assert out.startswith("01_tiny: 1 submission, 1 to grade\n")
+    assert "1 of 1 submissions graded" in out and "3 faults above" in out
+    assert Course(root).scores()[0]["ada"]["01_tiny"] == 6
+    assert here(root, "grade", "tiny", "ada")[0] == 0
+    code, out, err = here(root, "grade", "tiny", "kim")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[0].startswith("kim: tiny.ipynb: is not in the folder of a set.")
+    shutil.rmtree(root / "submitted/ada")
+    code, out, err = here(root, "grade", "tiny")
+    assert (code, len(err.splitlines())) == (2, 4)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")])
+def test_the_score_of_an_earlier_file_stays_and_the_line_says_so(tmp_path, here, damage):
+    root = make_course(tmp_path)
+    release(root)
+    path = hand_in(root, "ada", **RIGHT)
+    assert here(root, "grade", "tiny")[0] == 0
+    damage(path)
+    hand_in(root, "ben").write_text("{")
+    code, _, err = here(root, "grade", "tiny")
+    assert code == 1
+    ada, ben = err.splitlines()
+    assert ada.startswith("ada: tiny.ipynb: is ")
+    assert ada.endswith(" Until then the score of what was graded before stays, 6.")
+    assert ben.endswith("Ask for a new one.")
+    assert {name: row["01_tiny"] for name, row in Course(root).scores()[0].items()} == {"ada": 6, "ben": None}
+
+
+def test_a_course_without_sets_names_the_folder(tmp_path, here):
+    root = make_course(tmp_path)
+    shutil.rmtree(root / "solutions")
+    code, _, err = here(root, "grade", "tiny")
+    assert code == 2
+    assert f"there is no set in {root}/solutions/ (SET/NAME.ipynb): restore that folder from the course" in err
+
+
+def test_the_help_names_all_exit_codes(tmp_path, here):
+    code, out, _ = here(tmp_path, "grade", "--help")
+    assert code == 0 and "130 stopped by Ctrl-C" in " ".join(out.split())
 
 
 def test_collect_folders_and_archives(tmp_path, here):

@@ -299,6 +299,11 @@ REFUSED = {
     "nested deep": (nested, "nested deeper than 100 levels"),
     "no cells": (lambda data: data.pop("cells"), "it has no list of cells"),
     "cells a table": (in_notebook(cells={"a": 1}), "it has no list of cells"),
+    "an empty list of cells": (in_notebook(cells=[]), "has no cells. Ask for a new one."),
+    "cells with nothing in them": (
+        in_notebook(cells=empty_cells(2)),
+        "has no cell with anything in it. Ask for a new one.",
+    ),
     "no format": (lambda data: data.pop("nbformat"), "it names no nbformat"),
     "a format that is true": (in_notebook(nbformat=True), "it names no nbformat"),
     "a format of the future": (in_notebook(nbformat=5), "is in nbformat 5, which is unknown here"),
@@ -487,7 +492,8 @@ TIMES = {"words": b"yesterday, I think", "bytes": b"\xff\xfe\x00", "long": b"202
 def test_a_time_is_mended(root, handed, here, text):
     path = handed.with_name("timestamp.txt")
     path.write_bytes(text)
-    assert any(problem.fatal for problem in Course(root).grade("01_tiny", "ada")[1])
+    (problem,) = Course(root).grade("01_tiny", "ada")[1]
+    assert problem.fatal and "`python -m graders doctor submitted/ada/01_tiny` writes one" in problem.remedy
     assert here(root, "doctor", "submitted", "--dry-run")[0] == 1
     assert path.read_bytes() == text
     code, out, _ = here(root, "doctor", "submitted")
@@ -542,10 +548,45 @@ def test_strays_are_named(root, handed, here):
     (root / "submitted/eve").symlink_to("/etc")
     code, out, _ = here(root, "doctor", "submitted")
     assert code == 1
-    for said in ("ada: TINY: is no set. Rename it to 01_tiny.", "ada: tiny.ipynb: is not in the folder of a set.",
+    for said in ("ada: TINY: is no set. There is submitted/ada/01_tiny too: keep the right one, there.",
+                 "ada: tiny.ipynb: is not in the folder of a set. There is submitted/ada/01_tiny/tiny.ipynb too: keep",
                  "notes.txt: notes.txt: is a file where a student's folder belongs", "eve: eve: is a symbolic link",
                  "1 of 1 submissions would be graded"):  # fmt: skip
         assert said in out, (said, out)
+
+
+STRAYS = {  # place, how grading and the doctor begin their line on it
+    "eva/Tiny": "eva: Tiny: is no set. Rename it to 01_tiny.",
+    "eva/my homework": "eva: my homework: is no set. Rename it to 01_tiny.",
+    "eva": "eva: tiny.ipynb: is not in the folder of a set. Move it into submitted/eva/01_tiny/.",
+    "01_tiny/eva": "eva: 01_tiny/eva: has set and student the wrong way round. Move it to submitted/eva/01_tiny/.",
+    "tiny/eva": "eva: tiny/eva: has set and student the wrong way round. Move it to submitted/eva/01_tiny/.",
+    "tiny/ada": "ada: tiny/ada: has set and student the wrong way round. There is submitted/ada/01_tiny too",
+    "": "tiny.ipynb: tiny.ipynb: is a file where a student's folder belongs. A submission is submitted/STUDENT/SET/",
+}
+
+
+@pytest.mark.parametrize(("place", "said"), STRAYS.items())
+def test_a_misplaced_submission_is_named_with_its_remedy(root, handed, here, place, said):
+    folder = root / "submitted" / place
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(handed, folder / "tiny.ipynb")
+    assert any(line.startswith(said) for line in here(root, "doctor", "submitted", "--dry-run")[1].splitlines())
+    told = [f"{student}: {problem}" for student, problem in checkup.misplaced(Course(root), "01_tiny")]
+    assert len(told) == 1 and told[0].startswith(said)
+    assert checkup.misplaced(Course(root), "02_other") == []
+
+
+def test_what_is_misplaced_and_of_no_set_is_named_where_it_is_a_notebook(root, handed):
+    (root / "submitted/ada/notes").mkdir()
+    (root / "submitted/ada/notes/notes.txt").touch()
+    (root / "submitted/readme.txt").touch()
+    (root / "submitted/fay").symlink_to(root / "submitted/ada")
+    assert checkup.misplaced(Course(root), "01_tiny") == []
+    shutil.copy(handed, root / "submitted/ada/notes/work.ipynb")
+    for name in ("01_tiny", "02_other"):
+        ((student, problem),) = checkup.misplaced(Course(root), name)
+        assert (student, str(problem)) == ("ada", "notes: is no set. The sets are 01_tiny, 02_other.")
 
 
 def test_names_cannot_write_to_the_terminal(root, handed, here):
