@@ -174,7 +174,7 @@ def unpack(archive: Path, target: Path, nested: int = 0, places: dict[Path, Path
             if places is not None:
                 places[folder] = inner
         except ArchiveError as error:
-            told.append(f"{name}: left out, {error}")
+            told.append(f"{name}: left out, {error}. Ask for another")
         inner.unlink()
     return told
 
@@ -272,7 +272,7 @@ class Extractor(ExtractorPlugin):
                 intake.told += [f"{name}/{line}" for line in unpack(path, folder, 0, intake.places)]
                 intake.places[folder] = copied
             except ArchiveError as error:
-                intake.told.append(f"{name}: left out, {error}")
+                intake.told.append(f"{name}: left out, {error}. Ask for another")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -425,9 +425,7 @@ def whose(
     for one in sorted(found, key=_rank):
         student = one.start or one.folder
         if one.start and one.folder in students and one.start != one.folder:
-            why = (
-                f"it is in {one.folder}'s folder and says {one.start}. Move it to a folder {one.start}/ if it is right"
-            )
+            why = f"it is in {one.folder}'s folder and says {one.start}. Move it to {one.start}/ if that is right"
         elif not student:
             why = f"nobody's name is on it. Put it into a folder NAME/, or rename it to {_called('NAME', one.notebook)}"
         elif not STUDENT.fullmatch(student):
@@ -440,13 +438,16 @@ def whose(
     claims: list[Claim] = []
     for (student, name), ones in wanting.items():
         first = ones[0]
-        others = [one for one in ones[1:] if not same(first.file, one.file)]
+        doubles: list[_Found] = []
+        others: list[_Found] = []
+        for one in ones[1:]:
+            (doubles if same(first.file, one.file) else others).append(one)
         if others and not first.exact:
             files = " and ".join(shown(one.file) for one in (first, *others[:2]))
             why = f"each may be {student}'s {name}.ipynb. Rename the right one to {_called(first.start, name)}"
             told.append(f"{files}: left out, {why}")
             continue
-        claims += [(one.file, student, name) for one in ones if one not in others]
+        claims += [(one.file, student, name) for one in (first, *doubles)]
         for one in others:
             why = f"{shown(first.file)} is {student}'s {name}.ipynb too. Keep the right one"
             told.append(f"{shown(one.file)}: left out, {why}")
@@ -470,7 +471,8 @@ def _meant(last: str, assignment: str, names: list[str]) -> tuple[str, str, bool
     for like in (operator.eq, alike):
         for end, name in ends:
             for cut in cuts:
-                if like(f"{end}.ipynb", last[cut:]):
+                rest = last[cut:]
+                if len(rest) < len(end) + 40 and like(f"{end}.ipynb", rest):  # a longer one would take its time
                     return last[:cut][:-1].strip(), name, like is operator.eq
     return None
 
@@ -487,16 +489,22 @@ def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
             place = next(name for name in map("~{}".format, count(1)) if not (archive / name).exists())
         intake.given[place] = given if given.is_dir() else given.parent
         for file in sorted(given.rglob("*")) if given.is_dir() else [given]:
+            packed = file.name.lower().endswith(ARCHIVES)
+            most = MAX_UNPACKED if packed else MAX_BYTES
             reason = no_file(file)
-            size = 0 if reason else file.stat().st_size
             if reason == "is a folder":
                 continue
             if reason and not reason.startswith("is a hard link"):  # a copy of it is a file of its own
-                intake.told.append(f"{file}: left out, it {reason}. Ask for the file itself")
-            elif size > (MAX_UNPACKED if file.name.lower().endswith(ARCHIVES) else MAX_BYTES):
-                intake.told.append(f"{file}: left out, it has {size // 1_000_000:,} MB")
+                intake.told.append(f"{file}: left out, it {reason}. Put the file itself there")
+            elif (size := file.stat().st_size) > most:
+                remedy = "Unpack it and collect the folder" if packed else "Ask for the notebook without its outputs"
+                what = f"it has {size // 1_000_000:,} MB, more than {most // 1_000_000:,}"
+                intake.told.append(f"{file}: left out, {what}. {remedy}")
             else:
-                _copy(file, archive / place / file.relative_to(intake.given[place]))
+                try:
+                    _copy(file, archive / place / file.relative_to(intake.given[place]))
+                except OSError as error:
+                    intake.told.append(f"{file}: left out, it cannot be read ({error.strerror}). Look at its rights")
 
 
 def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[str], list[str]]:
@@ -504,7 +512,7 @@ def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[st
     app = ZipCollectApp()
     app.initialize([assignment, "--force", "--log-level=CRITICAL", f"--CourseDirectory.root={root}"])
     downloaded = root / app.downloaded_directory
-    downloaded.mkdir(exist_ok=True)
+    downloaded.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="collect-", dir=downloaded) as folder:  # what lies there may be the path
         app.downloaded_directory = str(Path(app.downloaded_directory, Path(folder).name))
         intake = Intake.of(app)
