@@ -34,6 +34,7 @@ from .submission import LEFT_BEHIND
 
 # No way out of the folder, and no option; blanks only one by one, inside.
 STUDENT = re.compile(r"(?=.{1,100}$)\w[\w.@-]*( [\w.@-]+)*(?<!\.)")
+MOODLE = re.compile(r"_\d+_assignsubmission_(file|onlinetext)_?$")  # after a name: other numbers for each set
 GIVEN = re.compile(r"~\d+")  # the folder of all that came by one argument
 ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
 MAX_FILES = 10_000  # of an archive: a whole class may be in one
@@ -417,7 +418,7 @@ def whose(
             told.append(f"{shown(file)}: left out, the assignment has only {wanted}. Rename it if that is what it is")
         else:
             others = [unicodedata.normalize("NFC", name).rstrip("~") for name in folders if not GIVEN.fullmatch(name)]
-            others = [name for name in others if name not in ours]
+            others = [MOODLE.sub("", name) for name in others if name not in ours]
             owner = next((name for name in others if name in known), others[-1] if others else "")
             found.append(_Found(file, owner, *meant))
     students = known | {one.folder for one in found if not one.start and STUDENT.fullmatch(one.folder)}
@@ -473,7 +474,7 @@ def _meant(last: str, assignment: str, names: list[str]) -> tuple[str, str, bool
             for cut in cuts:
                 rest = last[cut:]
                 if len(rest) < len(end) + 40 and like(f"{end}.ipynb", rest):  # a longer one would take its time
-                    return last[:cut][:-1].strip(), name, like is operator.eq
+                    return MOODLE.sub("", last[:cut][:-1]).strip(), name, like is operator.eq
     return None
 
 

@@ -229,6 +229,12 @@ TINY = "tiny.ipynb"
         (["aaa/ben_tiny.ipynb", f"ben/{TINY}"], [], {"ben"}, 1),
         ([f"gil/{TINY}", f"gil~/{TINY}"], [], {"gil"}, 1),
         (["..​_tiny.ipynb", ".._tiny.ipynb", "._tiny.ipynb", "-f_tiny.ipynb", "a;b_tiny.ipynb"], [], set(), 5),
+        (
+            [f"Jane Doe_31415_assignsubmission_file_/{TINY}", f"Bo Li_27_assignsubmission_file_{TINY}"],  # Moodle's
+            [],
+            {"Jane Doe", "Bo Li"},
+            0,
+        ),
         ([f"Jane Doe/{TINY}", "Bo van D_tiny.ipynb", "Al Li - tiny.ipynb"], [], {"Jane Doe", "Bo van D", "Al Li"}, 0),
         ([f"Jo  Do/{TINY}", f"Jo /{TINY}", f" Jo/{TINY}", f"Jo\u00a0Do/{TINY}", f"Jo\tDo/{TINY}"], [], set(), 5),
         (["eva/01_tiny.ipynb", "ada_01_tiny.ipynb"], [], {"eva", "ada"}, 0),
