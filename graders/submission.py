@@ -196,11 +196,11 @@ def _did(errors: Mapping[str, str]) -> str:
 
 
 def cause(notebook: NotebookNode, task: str) -> str:
-    """Why an answer cell of a graded notebook did not run to its end, as a sentence; empty if it did."""
+    """The limit or the syntax error that ended an answer cell of a graded notebook, as a sentence, or ""."""
     for cell in notebook.cells:
         if cell.cell_type == "code" and doctor.claimed(cell) == task:
             errors = {output.ename: output.evalue for output in cell.outputs if output.output_type == "error"}
-            return f"Cell {task} {_did(errors)}." if errors else ""
+            return f"Cell {task} {_did(errors)}." if errors.keys() & {*LIMITS, *SYNTAX} else ""
     return ""
 
 
