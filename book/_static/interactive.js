@@ -388,7 +388,7 @@
           if (tile === now)
             for (const [i, j] of cells(tile)) // a little closer than the cells: clear of the border
               say(px(mid + 0.5) + (j - mid) * (size - 2), py(i + 0.5), hidden(i, j) ? "−∞" : signed(score(i, j)), "middle small score");
-          else if (step) say(x + w / 2, y + h / 2, String(step));
+          else if (step) say(x + w / 2, y + h / 2, String(step), "middle number");
         }
         // What the step writes: m, ℓ and a of its rows, or the gradients of its rows and columns.
         const written = back ? ["dq"] : ["m", "ℓ", "a"];
