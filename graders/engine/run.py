@@ -27,6 +27,7 @@ FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
 CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more is cut too
 LITTLE = 1000  # characters that a cell may always show
+AGAIN = 1.0  # seconds for a cell that has run out of time once
 NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
 _warm: dict[str, Parent] = {}
 _others: list[dict[str, Parent]] = []
@@ -109,6 +110,7 @@ class Execution:
         self.room = CELLS_FULL * job.settings.max_output  # characters of output left to the notebook
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
+        self.endless: set[int] = set()  # student cells that ran out of time
 
     def run(self) -> None:
         """Execute all cells, whatever happens in them."""
@@ -151,6 +153,8 @@ class Execution:
                     self.room -= outputs.size
         except OutOfTime:
             cell.outputs.append(error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and was stopped"))
+            if _id(cell) not in self.tests:
+                self.endless.add(self.number)
         except Stuck:
             cell.outputs.append(
                 error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and could not be interrupted")
@@ -249,9 +253,13 @@ class Execution:
             self.forbidding[deny] = self._kernel(deny), 0
         kernel, first = self.forbidding[deny]
         with phase("student's cells again, forbidding"):
-            for _, cell in self._student_cells(first):
-                if not str(_id(cell)).startswith(FOR_THE_EYE):
-                    kernel.quiet(cell.source, max(0.1, end - monotonic()))
+            for number, cell in self._student_cells(first):
+                left = max(0.1, end - monotonic())
+                if number in self.endless:  # what it did before its loop is done again; its time is not spent again
+                    with suppress(OutOfTime):
+                        kernel.quiet(cell.source, min(AGAIN, left))
+                elif not str(_id(cell)).startswith(FOR_THE_EYE):
+                    kernel.quiet(cell.source, left)
         self.forbidding[deny] = kernel, self.number
         return kernel
 

@@ -208,6 +208,15 @@ def test_an_endless_cell_is_interrupted_and_the_rest_runs(execute):
     assert graded.outputs[-1].data["text/plain"] == "1.0"
 
 
+def test_an_endless_cell_takes_no_time_from_what_is_forbidden(execute):
+    """A task that forbids operators runs the student's cells once more."""
+    settings = replace(SETTINGS, cell_time=2, notebook_time=60)
+    tests = {"test": GRADE.format(set="sigmoid", task="Sigmoid", check="allowed", get="Sigmoid.apply")}
+    code = sigmoid("return f(x)", f"def f(x):\n    {OWN}")
+    *_, graded = execute("limit = 1\nwhile True: pass", code, cell("", "test"), tests=tests, settings=settings)
+    assert graded.outputs[-1].data["text/plain"] == "1.0", text(graded)
+
+
 def test_a_cell_that_cannot_be_interrupted_ends_the_kernel(execute):
     before, loop, after = execute(
         "1",
