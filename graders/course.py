@@ -7,7 +7,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGrader
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
-from nbgrader.utils import is_grade, is_solution, parse_utc
+from nbgrader.utils import is_grade, is_solution
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -28,7 +28,15 @@ from .engine.execute import TrustedExecute
 from .engine.job import Job, Settings
 from .execute import CELL_TIME
 from .report import Lost, check_name, task_of, why
-from .submission import Problem, cause, folder_problems, notebook_problems, outcome_problems, read_notebook
+from .submission import (
+    Problem,
+    cause,
+    folder_problems,
+    handed_in,
+    notebook_problems,
+    outcome_problems,
+    read_notebook,
+)
 
 
 class CourseError(Exception):
@@ -249,14 +257,12 @@ class Course:
     def is_graded(self, assignment: str, student: str) -> bool:
         """Whether all is in place: the marked notebook, of the very file and its time, each grade in the gradebook."""
         folder = self._folder(self.dirs.submitted_directory, student, assignment)
-        handed_in = None
-        with suppress(OSError, ValueError, OverflowError):  # one that cannot be read is told when it is graded
-            handed_in = parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip())
+        time = handed_in(folder)
         for name in self.notebooks(assignment):
             path = folder / f"{name}.ipynb"
             with self.gradebook() as gradebook:
                 try:
-                    if handed_in and gradebook.find_submission(assignment, student).timestamp != handed_in:
+                    if time and gradebook.find_submission(assignment, student).timestamp != time:
                         return False
                     known = preprocess.originals(gradebook, self.dirs, assignment, name)
                     if self._graded(assignment, student, name) != preprocess.digest(path, known):

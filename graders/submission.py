@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -152,6 +153,15 @@ def time_problem(folder: Path) -> Problem | None:
         pass
     remedy = f"`{_doctor(folder)}` writes one from the time of the notebook."
     return Problem(path.name, "is not the time at which it was handed in", remedy, fatal=True)
+
+
+def handed_in(folder: Path) -> datetime | None:
+    """The time in ``timestamp.txt``, UTC without a zone; None where there is none to be read: see `time_problem`."""
+    try:
+        text = doctor.read_bytes(folder / "timestamp.txt", 100).decode().strip()
+        return parse_utc(text) if text else None
+    except (OSError, ValueError, OverflowError, TypeError, AttributeError):
+        return None
 
 
 def outcome_problems(notebook: NotebookNode) -> list[tuple[str, str]]:
