@@ -27,10 +27,9 @@ from typing import IO, NamedTuple
 
 from nbgrader.apps import ZipCollectApp
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
-from nbgrader.utils import parse_utc
 
-from .doctor import MAX_BYTES, alike, no_file, plain, read_bytes
-from .submission import LEFT_BEHIND
+from .doctor import MAX_BYTES, alike, no_file, plain
+from .submission import LEFT_BEHIND, read_time
 
 # No way out of the folder, and no option; blanks only one by one, inside.
 STUDENT = re.compile(r"(?=.{1,100}$)\w[\w.@-]*( [\w.@-]+)*(?<!\.)")
@@ -360,10 +359,10 @@ class Time(datetime):
     @classmethod
     def read(cls, path: Path) -> "Time":
         """The time in a ``timestamp.txt``; ValueError says why there is none."""
-        try:
-            return cls(*parse_utc(read_bytes(path, 100).decode().strip()).timetuple()[:6])
-        except (ValueError, OverflowError, TypeError, AttributeError):  # what dateutil raises for some texts
-            raise ValueError("is not the time at which it was handed in") from None
+        with suppress(ValueError):
+            if when := read_time(path):
+                return cls(*when.timetuple()[:6])
+        raise ValueError("is not the time at which it was handed in")
 
 
 class _Found(NamedTuple):

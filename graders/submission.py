@@ -140,28 +140,32 @@ def _doctor(folder: Path) -> str:
     return f"python -m graders doctor {shlex.quote('/'.join(folder.parts[-3:]))}"
 
 
+def read_time(path: Path) -> datetime | None:
+    """The time in a ``timestamp.txt``, UTC without a zone; None if it is empty, ValueError if it is none."""
+    text = doctor.read_bytes(path, 100).decode().strip()
+    try:
+        return parse_utc(text) if text else None
+    except (OverflowError, TypeError, AttributeError) as error:  # what dateutil raises for some texts
+        raise ValueError(str(error)) from None
+
+
 def time_problem(folder: Path) -> Problem | None:
     """What is wrong with ``timestamp.txt``: with one that it cannot read, nbgrader stops the class."""
     path = folder / "timestamp.txt"
     if not os.path.lexists(path) or doctor.no_file(path) not in (None, "is a folder"):
         return None  # links and devices are named already
-    try:
-        text = doctor.read_bytes(path, 100).decode().strip()
-        if not text or parse_utc(text):
-            return None
-    except (ValueError, OverflowError, TypeError, AttributeError):  # what dateutil raises for some texts
-        pass
+    with suppress(ValueError):
+        read_time(path)
+        return None
     remedy = f"`{_doctor(folder)}` writes one from the time of the notebook."
     return Problem(path.name, "is not the time at which it was handed in", remedy, fatal=True)
 
 
 def handed_in(folder: Path) -> datetime | None:
-    """The time in ``timestamp.txt``, UTC without a zone; None where there is none to be read: see `time_problem`."""
-    try:
-        text = doctor.read_bytes(folder / "timestamp.txt", 100).decode().strip()
-        return parse_utc(text) if text else None
-    except (OSError, ValueError, OverflowError, TypeError, AttributeError):
-        return None
+    """The time of a submission; None where there is none to be read: see `time_problem`."""
+    with suppress(ValueError):
+        return read_time(folder / "timestamp.txt")
+    return None
 
 
 def outcome_problems(notebook: NotebookNode) -> list[tuple[str, str]]:
