@@ -38,6 +38,8 @@ from .submission import (
     read_notebook,
 )
 
+NO_MEMORY = "graders.engine.run.NoMemory: "  # how a traceback ends that is this machine's doing
+
 
 class CourseError(Exception):
     """Something that keeps a whole command from running; its text is one line with a remedy."""
@@ -164,6 +166,9 @@ class Course:
             except NbGraderException:
                 remedy = f"See `nbgrader autograde {assignment} --student {student} --force`."
                 what = f"nbgrader gave up on it ({self._errors.line})"
+                if self._errors.line.startswith(NO_MEMORY):
+                    remedy = "It is not graded: free some memory, or use fewer --workers, and run it again."
+                    what = self._errors.line.removeprefix(NO_MEMORY)
                 return True, [*problems, Problem(f"{names[0]}.ipynb", what, remedy, fatal=True)]
         for name in names:
             graded = self.graded_notebook(assignment, student, name)

@@ -27,6 +27,10 @@ class Stuck(KernelGone):
     """What it was asked for took too long and could not be interrupted; the kernel was killed."""
 
 
+class Starved(KernelGone):
+    """It was killed because this machine had no memory left, though it had not taken more than its share."""
+
+
 class Kernel:
     """A process of its own, forked from a warm parent; close it by ``with``.
 
@@ -110,8 +114,9 @@ class Kernel:
             self.close()
             raise Stuck from None
         except ChannelError as error:
+            starved = self._warm.starved(self._number)
             self.close()
-            raise KernelGone(str(error)) from None
+            raise (Starved if starved else KernelGone)(str(error)) from None
         raise OutOfTime
 
     def _wait(self, kind: bytes, end: float, show: Callable | None) -> bytes:

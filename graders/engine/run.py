@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, suppress
-from time import monotonic
+from time import monotonic, sleep
 
 import nbformat
 from nbformat import NotebookNode
@@ -11,7 +11,7 @@ from nbformat.v4 import new_output
 
 from graders.answers import answered
 from graders.engine.job import Job
-from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
+from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Starved, Stuck
 from graders.engine.outputs import Outputs, error
 from graders.engine.proxy import Desk
 from graders.engine.sandbox import Parent, SandboxError, WarmParent, take_early
@@ -28,10 +28,15 @@ FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they sho
 CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more is cut too
 LITTLE = 1000  # characters that a cell may always show
 AGAIN = 1.0  # seconds for a cell that has run out of time once
+RESPITE = 2.0  # seconds for a machine without memory to find some
 NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
 _warm: dict[str, Parent] = {}
 _others: list[dict[str, Parent]] = []
 _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout is one
+
+
+class NoMemory(Exception):
+    """This machine's memory ran out while a notebook ran that had not used up its share: it is not to be judged."""
 
 
 def run(job: Job) -> str:
@@ -41,9 +46,10 @@ def run(job: Job) -> str:
 
     Raises:
         SandboxError: there is no sandbox, and one is required.
+        NoMemory: twice, because of others on this machine.
     """
     with _one_at_a_time:
-        with suppress(SandboxError):
+        with suppress(SandboxError, NoMemory):
             executed, sound = _execute(job)
             if sound:
                 return executed
@@ -52,12 +58,21 @@ def run(job: Job) -> str:
 
 
 def _execute(job: Job) -> tuple[str, bool]:
-    """The executed notebook, and whether nothing went wrong that may be none of its doing."""
+    """The executed notebook, and whether nothing went wrong that may be none of its doing.
+
+    Raises:
+        SandboxError, NoMemory: as `run`.
+    """
     parent = warm(job.settings.sandbox)
     with phase("notebook: reading and writing"):
         notebook = nbformat.reads(job.notebook, as_version=4)
     execution = Execution(parent, job, notebook)
     execution.run()
+    if execution.starved:
+        sleep(RESPITE)
+        raise NoMemory(
+            f"this machine's memory ran out while {execution.starved} ran, which had taken less than its share"
+        )
     with phase("notebook: reading and writing"):
         return nbformat.writes(notebook), execution.sound and parent.alive
 
@@ -107,6 +122,7 @@ class Execution:
         self.deadline = monotonic() + job.settings.notebook_time
         self.stopped: tuple[str, str] | None = None
         self.sound = True
+        self.starved = ""  # the cell in which memory was short that others had
         self.room = CELLS_FULL * job.settings.max_output  # characters of output left to the notebook
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
@@ -160,7 +176,9 @@ class Execution:
                 error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and could not be interrupted")
             )
             self._stop(CELL_TIME, "not run: an earlier cell could not be interrupted")
-        except KernelGone:
+        except KernelGone as gone:
+            if isinstance(gone, Starved):
+                self.starved = f"cell {_id(cell) or self.number + 1}"
             cell.outputs.append(error(KERNEL_DIED, "the kernel died in this cell"))
             self._stop(KERNEL_DIED, "not run: the kernel had died before")
         except SandboxError:  # of a second kernel

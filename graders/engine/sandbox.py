@@ -194,10 +194,11 @@ def _own_group(group: Path, process: int, most: int) -> Path | None:
         most: bytes that it and all that it starts have together.
     """
     own = group / secrets.token_hex(4)
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         own.mkdir()
         name = "memory.max" if (own / "memory.max").exists() else "memory.limit_in_bytes"
-        (own / name).write_text(str(most))
+        share = int((group / name).read_text())
+        (own / name).write_text(str(min(most, share * 3 // 4)))  # what one takes, it finds its own limit first
         for number in (group / "warm" / "cgroup.procs").read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):  # another kernel, that has ended meanwhile
                 status = Path("/proc", number, "status").read_text()
@@ -207,6 +208,17 @@ def _own_group(group: Path, process: int, most: int) -> Path | None:
     with suppress(OSError):
         own.rmdir()
     return None
+
+
+def _starved(own: Path) -> bool:
+    """Whether something in a kernel's control group was killed for want of memory that others had taken."""
+    with suppress(OSError, KeyError, ValueError):
+        new = (own / "memory.events").exists()
+        lines = (own / ("memory.events" if new else "memory.oom_control")).read_text().splitlines()
+        counts = {name: int(count) for name, count in map(str.split, lines)}
+        at_its_limit = counts["oom"] if new else int((own / "memory.failcnt").read_text())
+        return counts["oom_kill"] > 0 and not at_its_limit
+    return False
 
 
 class Parent:
@@ -281,6 +293,13 @@ class Parent:
     def signal(self, kernel: int, which: int) -> None:
         """Send a kernel a signal."""
         self._command({"do": "signal", "kernel": kernel, "signal": int(which)})
+
+    def starved(self, kernel: int) -> bool:
+        """Whether something of a kernel was killed because this machine's memory ran out, not its own share.
+
+        Without control groups nobody can tell, and the answer is no.
+        """
+        return kernel in self._groups and _starved(self._groups[kernel])
 
     def end(self, kernel: int) -> None:
         """End a kernel and all that it started."""

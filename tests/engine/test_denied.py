@@ -14,6 +14,7 @@ import pickle
 import resource
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -36,6 +37,7 @@ in_full = pytest.mark.skipif(
     reason="a walk through all operators takes a minute: WALK=1 .venv/bin/python -m pytest tests/engine/test_denied.py",
 )
 MOST = 40  # ways of changing so many of an operator's arguments
+ROOM = 1 << 30  # bytes for an operator that takes what it finds in memory for a size; else it takes the whole machine's
 
 
 def _fillings(schema: object, pools: dict[str, list]) -> Iterator[tuple[list, dict]]:
@@ -134,17 +136,21 @@ def walked(
         source, sink = os.pipe()
         child = os.fork()
         if child == 0:
-            os.close(source)
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 1), os.dup2(null, 2)
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), faulthandler.disable()
-            with open(sink, "wb") as out:
-                for i in range(start, len(schemas)):
-                    pickle.dump((i, None), out), out.flush()
-                    pickle.dump((i, _matches(schemas[i], pools, targets)), out), out.flush()
-                    if not _sound(given, before):
-                        break  # the next child goes on
-            os._exit(0)
+            try:
+                os.close(source)
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, 1), os.dup2(null, 2)
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), faulthandler.disable()
+                most = ROOM + os.sysconf("SC_PAGE_SIZE") * int(Path("/proc/self/statm").read_text().split()[0])
+                resource.setrlimit(resource.RLIMIT_AS, (most, most))
+                with open(sink, "wb") as out:
+                    for i in range(start, len(schemas)):
+                        pickle.dump((i, None), out), out.flush()
+                        pickle.dump((i, _matches(schemas[i], pools, targets)), out), out.flush()
+                        if not _sound(given, before):
+                            break  # the next child goes on
+            finally:  # nothing of it runs pytest any further
+                os._exit(0)
         os.close(sink)
         with open(source, "rb") as inside:
             while True:
@@ -307,3 +313,15 @@ def test_an_operator_left_out_is_noticed() -> None:
     assert undenied(found, ("aten::tanh",)) == ["aten::sigmoid", "aten::special_expit"] and not undenied(
         found, ("aten::sigmoid",)
     )
+
+
+def test_no_operator_takes_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: object) -> set[tuple[str, ...]]:
+        try:
+            bytearray(2 * ROOM)
+        except MemoryError:
+            return {("refused",)}
+        return {("taken",)}
+
+    monkeypatch.setitem(globals(), "_matches", greedy)
+    assert walked(_pools([X]), [], lambda name: name == "aten::sigmoid") == {"aten::sigmoid": {("refused",)}}

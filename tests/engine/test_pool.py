@@ -146,6 +146,25 @@ def test_what_the_engine_itself_raises_is_that_submissions_fault(tmp_path):
     assert scores(root) == {"ada": 6, "ben": None}
 
 
+def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path):
+    root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
+    code, _, err = grade(root, "--workers", "2", before=lambda: setattr(pool.engine, "run", _starving))
+    assert code == 1
+    assert err == (
+        "ben: tiny.ipynb: this machine's memory ran out. It is not graded: free some memory, or use fewer --workers, "
+        "and run it again.\n"
+    )
+    assert scores(root) == {"ada": 6, "ben": None}
+    code, _, err = grade(root, *HERE)
+    assert (code, err, scores(root)) == (0, "", {"ada": 6, "ben": 4})
+
+
+def _starving(job: Job) -> str:
+    if "4 * x" in job.notebook:
+        raise run.NoMemory("this machine's memory ran out")
+    return ran(job)
+
+
 def _raising(job: Job) -> str:
     if "4 * x" in job.notebook:
         raise LookupError("planted")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -106,6 +107,58 @@ def test_a_warm_parent_that_dies_costs_nobody_a_point(execute, warm, monkeypatch
     finally:
         run.close()
     assert text(graded).startswith(KERNEL_DIED) if times == 2 else text(graded).endswith("\n1.0"), text(graded)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_memory_that_others_took_costs_nobody_a_point(execute, warm, monkeypatch, times):
+    """What all notebooks of a run may have is lowered to little more than is taken, so that it runs out in a cell."""
+    limit = _limit(warm)
+    share, started, droughts = limit.read_text(), WarmParent.kernel, iter(range(times))
+
+    def kernel(self: WarmParent, *args: object, **keywords: object) -> object:
+        limit.write_text(share)
+        found = started(self, *args, **keywords)
+        if next(droughts, None) is not None:
+            usage = "memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes"
+            limit.write_text(str(int(limit.with_name(usage).read_text()) + (100 << 20)))
+        return found
+
+    monkeypatch.setattr(WarmParent, "kernel", kernel)
+    code = RIGHT + "\ntaken = bytearray(b'x') * (1 << 30)"
+    try:
+        if times == 1:
+            *_, graded = execute(code, cell("", "test"), tests=squares("value"))
+            assert text(graded).endswith("\n1.0"), text(graded)
+        else:
+            with pytest.raises(run.NoMemory, match="memory ran out while cell 1 ran"):
+                execute(code, cell("", "test"), tests=squares("value"))
+    finally:
+        limit.write_text(share)
+
+
+def test_memory_that_a_notebook_took_itself_costs_it_its_points(execute, warm, monkeypatch):
+    """Its own limit was reached: that is told from a machine without memory, and nothing runs twice."""
+    _limit(warm)
+    seen, starved = [], WarmParent.starved
+    monkeypatch.setattr(WarmParent, "starved", lambda *args: seen.append(starved(*args)) or seen[-1])
+    processes = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        taken = bytearray(b"x") * (200 << 20); time.sleep(60)
+os.wait()  # until the system has killed one
+os._exit(1)
+"""
+    before, died, _ = execute("1", processes, "2", settings=replace(SETTINGS, memory=256 << 20))
+    assert (text(before), text(died)) == ("1", f"{KERNEL_DIED}: the kernel died in this cell")
+    assert seen == [False]
+
+
+def _limit(warm: WarmParent) -> Path:
+    """Where the limit of what all notebooks of a run may have together is written."""
+    if warm._group is None:
+        pytest.skip("no control group can be made here")
+    return next(p for name in ("memory.max", "memory.limit_in_bytes") if (p := warm._group / name).exists())
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -40,7 +40,7 @@ def test_the_whole_length_is_what_is_measured() -> None:
     setting, n = replace(SETTING, block=64), 1024
     matrix = setting.heads * n * n * 4
     bench.measure(setting, "plain", 64)  # what torch loads once is in memory from here on
-    assert bench.measure(setting, "plain", n).peak > 2 * matrix
+    assert bench.measure(setting, "plain", n).peak > 1.5 * matrix  # two: less what the system takes back meanwhile
     assert bench.measure(setting, "ours", n).peak < matrix / 2
 
 
@@ -49,8 +49,8 @@ def test_memory_is_that_of_what_was_held() -> None:
         pytest.skip("memory is read from /proc")
     before = bench.start_counting("cpu")
     torch.ones(8 << 20)  # 32 MiB, gone at once
-    assert 31 * bench.MIB < bench.held_at_most("cpu") - before < 40 * bench.MIB
-    assert bench.held_at_most("cpu") - bench.start_counting("cpu") >= 31 * bench.MIB  # counted anew
+    assert 28 * bench.MIB < bench.held_at_most("cpu") - before < 40 * bench.MIB
+    assert bench.held_at_most("cpu") - bench.start_counting("cpu") >= 28 * bench.MIB  # counted anew
 
 
 def test_slopes_and_tables() -> None:
