@@ -4,7 +4,7 @@ A chapter does not import this file. The notebook tool writes the style and the 
 the chapter itself, so that a downloaded chapter runs alone; edit the figure here and run ``make notebooks``.
 In a notebook, the cell tagged ``figure:NAME`` ends with a line ``NAME(...)``; all lines above it are generated.
 
-Every figure has a transparent ground and mid-tone colours that keep a contrast of at least 3 : 1 on white and on the
+Every figure has a transparent ground and mid-tone colours, which the page darkens on white and brightens on the
 book's dark ground, and tells its lines apart by dash or marker as well as by colour.
 """
 

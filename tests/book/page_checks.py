@@ -3,8 +3,11 @@
 ``test_planted.py`` shows each of them a page with its fault, and a page without.
 """
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page
@@ -12,6 +15,8 @@ from playwright.sync_api import BrowserContext, Page
 from tools import check_book
 
 AXE = Axe()
+ROOT = Path(__file__).parents[2]
+FIGURES = {*re.findall(r'"(#[0-9a-f]{6})"', (ROOT / "book/figures.py").read_text(encoding="utf-8"))}
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 LOOKS = {
@@ -105,6 +110,49 @@ def pale_code(watched: Watched) -> list[str]:
             return [(bright + 0.05) / (dark + 0.05), `${pair}: ${node.slice(0, 100)}`];
         }).filter(([contrast]) => contrast < 4.5).map(([contrast, which]) => `${contrast.toFixed(2)} : 1, ${which}`);
     }""")
+
+
+def pale_pictures(watched: Watched, html: Path) -> list[str]:
+    """Name the drawings of the folder ``html`` whose words have a contrast of less than 4.5 : 1 on the page.
+
+    Only words in the colours of the book's figures are looked at: the others stand on a ground of the drawing's own.
+    """
+    faults = []
+    for name, style, ground in watched.page.evaluate("""() => [...document.images]
+        .filter((image) => image.src.endsWith(".svg") && image.checkVisibility()).map((image) => {
+            const coloured = (node) => {
+                const colour = getComputedStyle(node).backgroundColor;
+                const seen = !colour.endsWith(", 0)");
+                return seen ? colour : node.parentElement ? coloured(node.parentElement) : "255 255 255";
+            };
+            return [new URL(image.src).pathname.split("/").pop(), getComputedStyle(image).filter, coloured(image)];
+        })"""):
+        (file,) = {*html.rglob(name)}
+        factor = 1.0 if style == "none" else float(re.fullmatch(r"brightness\(([\d.]+)\)", style)[1])
+        under = [int(channel) for channel in re.findall(r"\d+", ground)[:3]]
+        for colour in sorted(_words(ElementTree.parse(file).getroot()) & FIGURES):
+            shown = [min(255, factor * int(colour[i : i + 2], 16)) for i in (1, 3, 5)]
+            dark, bright = sorted(map(_luminance, (shown, under)))
+            if (contrast := (bright + 0.05) / (dark + 0.05)) < 4.5:
+                faults.append(f"{contrast:.2f} : 1, {name}: {colour}, {style}, on {ground}")
+    return faults
+
+
+def _words(node: Element, fill: str = "", words: bool = False) -> set[str]:
+    """The colours of the words in a drawing, which Matplotlib draws in groups text_1, text_2, ..."""
+    style = re.search(r"fill: *(#\w+)", node.get("style", ""))
+    fill = style[1] if style else node.get("fill", fill)
+    words = words or node.tag.endswith("}text") or node.get("id", "").startswith("text_")
+    own = {fill} if words and not len(node) else set()
+    return own.union(*(_words(child, fill, words) for child in node if not child.tag.endswith("}defs")))
+
+
+def _luminance(channels: list[float]) -> float:
+    """WCAG's relative luminance."""
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (c / 255 for c in channels)
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def overflowing(watched: Watched) -> list[str]:

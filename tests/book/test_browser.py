@@ -19,6 +19,7 @@ def test_page(name: str, look: str, visit: Callable[..., Watched], book: Build) 
         "overflow": page_checks.overflowing(watched),
         "axe": page_checks.inaccessible(watched),
         "code": page_checks.pale_code(watched),
+        "pictures": page_checks.pale_pictures(watched, book.html),
         "links": page_checks.broken_links(watched, book.html),
         "formulas": page_checks.red_formulas(watched),
         "images": page_checks.missing_images(watched),

@@ -22,7 +22,10 @@ MOVED = """<figure data-figure="planted"><svg><path d="M0,0"/></svg>
     <label>h <input type="range" value="3" oninput="say.textContent = this.value"></label>
     <output id="say">3</output></figure>"""
 CODE = '<pre>x = <span style="color: #00f">1</span></pre>'
-SOUND = f'<p id="here">A <a href="#here">link</a>.</p><img src="{PIXEL}" alt="A dot">{MOVED}{CODE}'
+PLOT = """<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><g id="text_1"><g style="fill: #7d7d7d"><defs>
+    <path id="x"/></defs><path d="M0,0H9V9"/></g></g></svg>"""
+DARK = '<img src="plot.svg" alt="A word" style="filter: brightness(0.84)">'
+SOUND = f'<p id="here">A <a href="#here">link</a>.</p><img src="{PIXEL}" alt="A dot">{DARK}{MOVED}{CODE}'
 
 PLANTED = {
     "external_requests": ('<script src="https://example.org/x.js"></script>', "example.org/x.js"),
@@ -33,6 +36,11 @@ PLANTED = {
     "inaccessible-contrast": ('<p style="color: #ccc; background: #fff">Pale</p>', "color-contrast"),
     "pale_code": ('<pre style="background: #eee">x <span style="color: #999">= 1</span></pre>', "rgb(153, 153, 153)"),
     "pale_code-dark": ('<pre style="background: #111; color: #555">x</pre>', "rgb(85, 85, 85)"),
+    "pale_pictures": ('<img src="plot.svg" alt="A word">', "4.12 : 1, plot.svg: #7d7d7d, none"),
+    "pale_pictures-dark": (
+        '<div style="background: #14181e"><img src="plot.svg" alt="A word" style="filter: brightness(0.84)"></div>',
+        "plot.svg: #7d7d7d, brightness(0.84), on rgb(20, 24, 30)",
+    ),
     "overflowing": ('<div id="wide" style="width: 5000px">Wide</div>', 'id="wide"'),
     "red_formulas": ('<span style="color: #cc0000">\\unknown</span>', "\\unknown"),
     "red_formulas-class": ('<span class="katex-error">x</span>', "katex-error"),
@@ -55,6 +63,7 @@ PLANTED = {
 
 def faults(browser: Browser, folder: Path, check: str, body: str) -> list[str]:
     """Run one check on a page that holds ``body``."""
+    (folder / "plot.svg").write_text(PLOT, encoding="utf-8")
     file = folder / "page.html"
     file.write_text(
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Planted</title></head>'
@@ -64,7 +73,7 @@ def faults(browser: Browser, folder: Path, check: str, body: str) -> list[str]:
     context = browser.new_context()
     watched = page_checks.Watched(context, "file://")
     watched.page.goto(file.as_uri())
-    arguments = (watched, folder) if check == "broken_links" else (watched,)
+    arguments = (watched, folder) if check in ("broken_links", "pale_pictures") else (watched,)
     found = getattr(page_checks, check)(*arguments)
     context.close()
     check_book.read.cache_clear()
