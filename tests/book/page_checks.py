@@ -169,6 +169,14 @@ def overflowing(watched: Watched) -> list[str]:
     }""")
 
 
+def cut_titles(watched: Watched) -> list[str]:
+    """Name what is cut off or outside of the window in the links to the pages before and after."""
+    return watched.page.evaluate("""() => [...document.querySelectorAll(".prev-next-area a, .prev-next-area a *")]
+        .filter((node) => node.clientWidth && (node.scrollWidth > node.clientWidth + 1 ||
+            node.getBoundingClientRect().right > document.documentElement.clientWidth + 1))
+        .map((node) => node.outerHTML.slice(0, 200))""")
+
+
 def red_formulas(watched: Watched) -> list[str]:
     """Name formulas that KaTeX could not read: it sets them in red, and says nothing."""
     return watched.page.evaluate("""() => [...document.querySelectorAll("*")].filter((node) =>

@@ -17,6 +17,7 @@ def test_page(name: str, look: str, visit: Callable[..., Watched], book: Build) 
     faults = {
         "theme": [] if look.startswith(str(theme)) else [f"the page is {theme}"],
         "overflow": page_checks.overflowing(watched),
+        "titles": page_checks.cut_titles(watched),
         "axe": page_checks.inaccessible(watched),
         "code": page_checks.pale_code(watched),
         "pictures": page_checks.pale_pictures(watched, book.html),

@@ -25,7 +25,8 @@ CODE = '<pre>x = <span style="color: #00f">1</span></pre>'
 PLOT = """<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><g id="text_1"><g style="fill: #7d7d7d"><defs>
     <path id="x"/></defs><path d="M0,0H9V9"/></g></g></svg>"""
 DARK = '<img src="plot.svg" alt="A word" style="filter: brightness(0.84)">'
-SOUND = f'<p id="here">A <a href="#here">link</a>.</p><img src="{PIXEL}" alt="A dot">{DARK}{MOVED}{CODE}'
+NEXT = '<div class="prev-next-area"><a href="#here"><p>Quantisation</p></a></div>'
+SOUND = f'<p id="here">A <a href="#here">link</a>.</p><img src="{PIXEL}" alt="A dot">{DARK}{MOVED}{CODE}{NEXT}'
 
 PLANTED = {
     "external_requests": ('<script src="https://example.org/x.js"></script>', "example.org/x.js"),
@@ -42,6 +43,14 @@ PLANTED = {
         "plot.svg: #7d7d7d, brightness(0.84), on rgb(20, 24, 30)",
     ),
     "overflowing": ('<div id="wide" style="width: 5000px">Wide</div>', 'id="wide"'),
+    "cut_titles": (
+        '<div class="prev-next-area"><a style="display: block; width: 3em; overflow: hidden">Quantisation</a></div>',
+        "Quantisation",
+    ),
+    "cut_titles-outside": (
+        '<div class="prev-next-area"><a style="display: block; margin-left: 50vw; width: 60vw">Next</a></div>',
+        "Next",
+    ),
     "red_formulas": ('<span style="color: #cc0000">\\unknown</span>', "\\unknown"),
     "red_formulas-class": ('<span class="katex-error">x</span>', "katex-error"),
     "missing_images": ('<img src="no.png" alt="Nothing">', "no.png"),
