@@ -9,11 +9,16 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
 import psutil
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 from . import doctor, report
 from .checkup import checkup, misplaced
@@ -143,10 +148,48 @@ def _grade(arguments: argparse.Namespace) -> int:
     students = [student for student in students if not chosen or student in chosen]
     if not students:
         raise CourseError(f"nothing handed in for {assignment}: submitted/STUDENT/{assignment}/ is where it belongs")
-    _register(course, assignment)  # while the warm parent loads
-    with _crew(course, arguments.workers, arguments.scheduler) as crew:
-        faults = grade_class(course, assignment, students, arguments.force, crew, len(strays))
+    with _alone(course, assignment):
+        _register(course, assignment)  # while the warm parent loads
+        with _crew(course, arguments.workers, arguments.scheduler) as crew:
+            faults = grade_class(course, assignment, students, arguments.force, crew, len(strays))
     return 1 if faults or strays else 0
+
+
+_locks: list[int] = []  # descriptors that only this process may hold
+
+
+@contextmanager
+def _alone(course: Course, assignment: str) -> Iterator[None]:
+    """No other command of this machine grades this set in this course meanwhile: the work would be done twice.
+
+    Raises:
+        CourseError: one does.
+    """
+    if fcntl is None:
+        yield
+        return
+    _locks.append(os.open(course.source(assignment), os.O_RDONLY))
+    try:
+        with suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(_locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CourseError(
+                    f"{assignment} is being graded by another command: wait until it has ended, or stop it by Ctrl-C"
+                ) from None
+        yield
+    finally:
+        os.close(_locks.pop())
+
+
+def _unlock() -> None:
+    """After a fork: a lock is its parent's, and ends with it."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 @contextmanager

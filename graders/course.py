@@ -114,12 +114,16 @@ class Course:
 
     def notebooks(self, assignment: str) -> list[str]:
         """The names of an assignment's notebooks."""
-        return sorted(path.stem for path in self._folder(self.dirs.source_directory, ".", assignment).glob("*.ipynb"))
+        return sorted(path.stem for path in self.source(assignment).glob("*.ipynb"))
 
     def students(self, assignment: str) -> list[str]:
         """Those who handed something in."""
         folders = self.root.glob(f"{self.dirs.submitted_directory}/*/{assignment}")
         return sorted(path.parent.name for path in folders)
+
+    def source(self, assignment: str) -> Path:
+        """The folder of a set's notebooks with their solutions."""
+        return self._folder(self.dirs.source_directory, ".", assignment)
 
     def gradebook(self) -> Gradebook:
         """nbgrader's gradebook; close it by ``with``."""
@@ -144,7 +148,7 @@ class Course:
         """
         folder = self._folder(self.dirs.submitted_directory, student, assignment)
         names = self.notebooks(assignment)
-        listed = [path.name for path in self._folder(self.dirs.source_directory, ".", assignment).iterdir()]
+        listed = [path.name for path in self.source(assignment).iterdir()]
         problems = folder_problems(folder, names, listed)
         fatal = any(problem.fatal for problem in problems)
         for name in [] if fatal else names:

@@ -280,12 +280,17 @@ def test_a_kill_loses_nothing_and_nothing_is_graded_twice(graded_once, tmp_path,
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_who_is_stopped_takes_the_workers_along(tmp_path, number):
-    """Ctrl-C, or a kill: within two seconds workers and kernels are gone, and what was finished is kept."""
+    """Ctrl-C, or a kill: within two seconds workers and kernels are gone, and what was finished is kept.
+
+    Until then a second command for the same set is refused, and after it none is.
+    """
     root = tiny_course(tmp_path, ada=RIGHT, ben=SLEEPER, eve=SLEEPER)
     rooms = tmp_path / "rooms"
     rooms.mkdir()
     command = start(root, "grade", "tiny", "--workers", "2", before=lambda: setattr(tempfile, "tempdir", str(rooms)))
     command.until(lambda: "1 of 3, ada" in command.stdout)
+    again = "wait until it has ended, or stop it by Ctrl-C"
+    assert grade(root, *HERE) == (2, "", f"graders: 01_tiny is being graded by another command: {again}\n")
     below = descendants(command.process.pid)
     assert sum("bwrap" in line for line in below.values()) >= 2, below
     assert list(rooms.iterdir())
