@@ -26,6 +26,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from . import doctor, preprocess
 from .engine.execute import TrustedExecute
 from .engine.job import Job, Settings
+from .engine.sandbox import NoMemory
 from .execute import CELL_TIME
 from .report import Lost, check_name, task_of, why
 from .submission import (
@@ -38,7 +39,7 @@ from .submission import (
     read_notebook,
 )
 
-NO_MEMORY = "graders.engine.run.NoMemory: "  # how a traceback ends that is this machine's doing
+NO_MEMORY = f"{NoMemory.__module__}.{NoMemory.__name__}: "  # how a traceback ends that is none of a submission's doing
 
 
 class CourseError(Exception):
@@ -165,13 +166,14 @@ class Course:
         if fatal:
             return False, self._with_earlier(assignment, student, problems)
         if done := force or not self.is_graded(assignment, student):
+            self._errors.line = _LastLine.line
             try:
                 self._start(Autograde, assignment, glob.escape(student), force=True)
             except NbGraderException:
                 remedy = f"See `nbgrader autograde {assignment} --student {student} --force`."
                 what = f"nbgrader gave up on it ({self._errors.line})"
                 if self._errors.line.startswith(NO_MEMORY):
-                    remedy = "It is not graded: free some memory, or use fewer --workers, and run it again."
+                    remedy = "It is not graded: free memory where it was graded, use fewer --workers, and run it again."
                     what = self._errors.line.removeprefix(NO_MEMORY)
                 return True, [*problems, Problem(f"{names[0]}.ipynb", what, remedy, fatal=True)]
         for name in names:

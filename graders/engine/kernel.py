@@ -9,7 +9,7 @@ from types import TracebackType
 from graders.engine import channel as frames
 from graders.engine.channel import ChannelError
 from graders.engine.job import Settings
-from graders.engine.sandbox import Parent
+from graders.engine.sandbox import Parent, Share
 from graders.wire import WireError, decode, encode
 
 GRACE = 3.0  # seconds for an interrupt to arrive
@@ -27,10 +27,6 @@ class Stuck(KernelGone):
     """What it was asked for took too long and could not be interrupted; the kernel was killed."""
 
 
-class Starved(KernelGone):
-    """It was killed because this machine had no memory left, though it had not taken more than its share."""
-
-
 class Kernel:
     """A process of its own, forked from a warm parent; close it by ``with``.
 
@@ -39,11 +35,22 @@ class Kernel:
         settings: the limits.
         forbid: what raises in it from the start.
         file: whether it runs test files in place of cells.
+        share: the memory that it has together with others.
+
+    Raises:
+        SandboxError, NoMemory: it does not start.
     """
 
-    def __init__(self, warm: Parent, settings: Settings, forbid: Iterable[str] = (), file: bool = False) -> None:
+    def __init__(
+        self,
+        warm: Parent,
+        settings: Settings,
+        forbid: Iterable[str] = (),
+        file: bool = False,
+        share: Share | None = None,
+    ) -> None:
         self._warm = warm
-        self._number, self._channel = warm.kernel(settings, forbid, file)
+        self._number, self._channel = warm.kernel(settings, forbid, file, share)
         self.alive = True
 
     def __enter__(self) -> "Kernel":
@@ -114,9 +121,8 @@ class Kernel:
             self.close()
             raise Stuck from None
         except ChannelError as error:
-            starved = self._warm.starved(self._number)
             self.close()
-            raise (Starved if starved else KernelGone)(str(error)) from None
+            raise KernelGone(str(error)) from None
         raise OutOfTime
 
     def _wait(self, kind: bytes, end: float, show: Callable | None) -> bytes:

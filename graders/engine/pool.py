@@ -30,7 +30,7 @@ from graders.engine import run as engine
 from graders.engine.execute import TrustedExecute
 from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel
-from graders.engine.sandbox import SandboxError
+from graders.engine.sandbox import NoMemory, SandboxError
 from graders.engine.timing import phase
 
 Result = str | BaseException  # an executed notebook, or why there is none
@@ -217,7 +217,8 @@ def executed(crew: Crew, work: Iterable[tuple[str, Sequence[Job]]]) -> Iterator[
     """Have the jobs of submissions run, a few of them at a time; each submission as soon as all its jobs are done.
 
     One that takes long holds up no other. When a worker dies, those that it may have had in hand run again, each alone:
-    whose worker then dies too has ``Lost`` for a result.
+    whose worker then dies too has ``Lost`` for a result. One that others left no memory runs again alone too; whom that
+    happens to even then has ``NoMemory``.
 
     Args:
         crew: those who run them.
@@ -261,7 +262,7 @@ def executed(crew: Crew, work: Iterable[tuple[str, Sequence[Job]]]) -> Iterator[
         for future in done:
             item, job = running.pop(future)
             error = _error(future)
-            if isinstance(error, crew.broken) and not alone:
+            if isinstance(error, (crew.broken, NoMemory)) and not alone:
                 suspects.append((item, job))
                 continue
             if isinstance(error, crew.broken):
@@ -385,7 +386,7 @@ def nobody(settings: Settings) -> Iterator[None]:
     try:
         _ready(settings)
         yield
-    except SandboxError as error:
+    except (SandboxError, NoMemory) as error:
         raise PoolError(str(error)) from None
     finally:
         engine.close()

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from time import monotonic, sleep
 
 import nbformat
@@ -11,10 +11,10 @@ from nbformat.v4 import new_output
 
 from graders.answers import answered
 from graders.engine.job import Job
-from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Starved, Stuck
+from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
 from graders.engine.outputs import Outputs, error
 from graders.engine.proxy import Desk
-from graders.engine.sandbox import Parent, SandboxError, WarmParent, take_early
+from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent, take_early
 from graders.engine.source import joined
 from graders.engine.timing import phase
 from graders.engine.trusted import Bench
@@ -35,10 +35,6 @@ _others: list[dict[str, Parent]] = []
 _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout is one
 
 
-class NoMemory(Exception):
-    """This machine's memory ran out while a notebook ran that had not used up its share: it is not to be judged."""
-
-
 def run(job: Job) -> str:
     """Execute a notebook within its limits; the executed notebook as JSON.
 
@@ -49,10 +45,14 @@ def run(job: Job) -> str:
         NoMemory: twice, because of others on this machine.
     """
     with _one_at_a_time:
-        with suppress(SandboxError, NoMemory):
+        try:
             executed, sound = _execute(job)
             if sound:
                 return executed
+        except SandboxError:
+            pass
+        except NoMemory:
+            sleep(RESPITE)
         executed, _ = _execute(job)  # the warm parent was lost, maybe by another's doing: once more, with a new one
         return executed
 
@@ -69,10 +69,7 @@ def _execute(job: Job) -> tuple[str, bool]:
     execution = Execution(parent, job, notebook)
     execution.run()
     if execution.starved:
-        sleep(RESPITE)
-        raise NoMemory(
-            f"this machine's memory ran out while {execution.starved} ran, which had taken less than its share"
-        )
+        raise NoMemory(f"memory ran out in {execution.starved}, and others had taken it")
     with phase("notebook: reading and writing"):
         return nbformat.writes(notebook), execution.sound and parent.alive
 
@@ -122,15 +119,20 @@ class Execution:
         self.deadline = monotonic() + job.settings.notebook_time
         self.stopped: tuple[str, str] | None = None
         self.sound = True
-        self.starved = ""  # the cell in which memory was short that others had
+        self.share = parent.share(job.settings)
+        self.starved = ""  # the cell in which memory ran out that others had taken
         self.room = CELLS_FULL * job.settings.max_output  # characters of output left to the notebook
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
         self.endless: set[int] = set()  # student cells that ran out of time
 
     def run(self) -> None:
-        """Execute all cells, whatever happens in them."""
-        with self._kernel() as self.kernel:
+        """Execute all cells, whatever happens in them; once.
+
+        Raises:
+            SandboxError, NoMemory: a kernel did not start; of SandboxError, the first one.
+        """
+        with closing(self.share), self._kernel() as self.kernel:
             try:
                 for number, cell in enumerate(self.notebook.cells):
                     self.number = number
@@ -146,7 +148,7 @@ class Execution:
 
     def _kernel(self, forbid: Collection[str] = ()) -> Kernel:
         with phase("kernel: start"):
-            return Kernel(self.parent, self.settings, forbid)
+            return Kernel(self.parent, self.settings, forbid, share=self.share)
 
     def _cell(self, cell: NotebookNode) -> None:
         if self.stopped:
@@ -176,8 +178,8 @@ class Execution:
                 error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and could not be interrupted")
             )
             self._stop(CELL_TIME, "not run: an earlier cell could not be interrupted")
-        except KernelGone as gone:
-            if isinstance(gone, Starved):
+        except KernelGone:
+            if self.share.starved:
                 self.starved = f"cell {_id(cell) or self.number + 1}"
             cell.outputs.append(error(KERNEL_DIED, "the kernel died in this cell"))
             self._stop(KERNEL_DIED, "not run: the kernel had died before")
@@ -239,7 +241,10 @@ class Execution:
         for source in message["sources"]:
             left = max(0.1, end - monotonic())
             asked = message | {"sources": [source], "total": left}
-            with phase("grade cells: a file's tests"), Kernel(self.parent, self.settings, file=True) as kernel:
+            with (
+                phase("grade cells: a file's tests"),
+                Kernel(self.parent, self.settings, file=True, share=self.share) as kernel,
+            ):
                 answer = kernel.test_file(asked, left + 5)
             if not (isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict)):
                 raise WireError("an answer that is not about one class")

@@ -51,6 +51,10 @@ class SandboxError(Exception):
     """There can be no sandbox, or what runs in it did not start; one line, with the remedy."""
 
 
+class NoMemory(Exception):
+    """Memory ran out that others had taken: what ran then is not to be judged."""
+
+
 def available() -> bool:
     """Whether this machine has the program; whether it works is seen when it starts."""
     return sys.platform == "linux" and shutil.which("bwrap") is not None
@@ -185,40 +189,74 @@ def _remove(group: Path) -> None:
     group.rmdir()
 
 
-def _own_group(group: Path, process: int, most: int) -> Path | None:
-    """Bring a kernel that has not started anything into a control group of its own; None where that fails.
+class Share:
+    """What all kernels of a notebook may have of memory, together: a control group, where one can be made.
 
     Args:
-        group: that of its warm parent.
-        process: its number where its parent is, one namespace further in than here.
-        most: bytes that it and all that it starts have together.
+        run: the control group of all notebooks of a run; None where there is none.
+        most: bytes. At most three quarters of what the run has: a notebook finds its own limit first.
     """
-    own = group / secrets.token_hex(4)
+
+    def __init__(self, run: Path | None, most: int) -> None:
+        self._run = run
+        self.group: Path | None = None
+        if run is None:
+            return
+        group = run / secrets.token_hex(4)
+        with suppress(OSError, ValueError):
+            group.mkdir()
+            name = "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
+            (group / name).write_text(str(min(most, int((run / name).read_text()) * 3 // 4)))
+            self.group = group
+
+    def take(self, process: int) -> None:
+        """Bring a kernel that has not started anything under the limit, if that can be done.
+
+        Args:
+            process: its number where its parent is, one namespace further in than here.
+        """
+        if self._run is None or self.group is None:
+            return
+        with suppress(OSError):
+            for number in (self._run / "warm" / "cgroup.procs").read_text().split():
+                with suppress(FileNotFoundError, ProcessLookupError):  # another kernel, that has ended meanwhile
+                    status = Path("/proc", number, "status").read_text()
+                    if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
+                        (self.group / "cgroup.procs").write_text(number)
+                        return
+
+    @property
+    def starved(self) -> bool:
+        """Whether something of the notebook was killed because others had the memory: it never was at its limit.
+
+        Without control groups nobody can tell, and the answer is no.
+        """
+        return self.group is not None and _killed(self.group) > 0 and not _at_limit(self.group)
+
+    def close(self) -> None:
+        """Remove the group; while something in it is on its way out it stays, and goes with the run's."""
+        if self.group is not None:
+            with suppress(OSError):
+                self.group.rmdir()
+
+
+def _killed(group: Path) -> int:
+    """How many processes of a control group the system has killed for want of memory."""
+    return _counts(group).get("oom_kill", 0)
+
+
+def _at_limit(group: Path) -> int:
+    """How often a control group wanted more memory than it may have."""
     with suppress(OSError, ValueError):
-        own.mkdir()
-        name = "memory.max" if (own / "memory.max").exists() else "memory.limit_in_bytes"
-        share = int((group / name).read_text())
-        (own / name).write_text(str(min(most, share * 3 // 4)))  # what one takes, it finds its own limit first
-        for number in (group / "warm" / "cgroup.procs").read_text().split():
-            with suppress(FileNotFoundError, ProcessLookupError):  # another kernel, that has ended meanwhile
-                status = Path("/proc", number, "status").read_text()
-                if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
-                    (own / "cgroup.procs").write_text(number)
-                    return own
-    with suppress(OSError):
-        own.rmdir()
-    return None
+        return int((group / "memory.failcnt").read_text())
+    return _counts(group).get("max", 0)
 
 
-def _starved(own: Path) -> bool:
-    """Whether something in a kernel's control group was killed for want of memory that others had taken."""
-    with suppress(OSError, KeyError, ValueError):
-        new = (own / "memory.events").exists()
-        lines = (own / ("memory.events" if new else "memory.oom_control")).read_text().splitlines()
-        counts = {name: int(count) for name, count in map(str.split, lines)}
-        at_its_limit = counts["oom"] if new else int((own / "memory.failcnt").read_text())
-        return counts["oom_kill"] > 0 and not at_its_limit
-    return False
+def _counts(group: Path) -> dict[str, int]:
+    for name in ("memory.events", "memory.oom_control"):
+        with suppress(OSError, ValueError):
+            return {key: int(count) for key, count in map(str.split, (group / name).read_text().splitlines())}
+    return {}
 
 
 class Parent:
@@ -232,7 +270,6 @@ class Parent:
 
     def __init__(self, control: socket.socket, sandbox: bool, group: Path | None = None) -> None:
         self._control, self.sandbox, self._group = control, sandbox, group
-        self._groups: dict[int, Path] = {}  # of kernels
         control.settimeout(PATIENCE)
         self._rooms: dict[int, tempfile.TemporaryDirectory] = {}
         self._lost = False
@@ -253,16 +290,24 @@ class Parent:
             self._command({"do": "twin"}, theirs.fileno())
         return Parent(ours, self.sandbox, self._group)
 
-    def kernel(self, settings: Settings, forbid: Iterable[str] = (), file: bool = False) -> tuple[int, Channel]:
+    def share(self, settings: Settings) -> Share:
+        """The memory of a notebook's kernels; close it after them."""
+        return Share(self._group, settings.memory * 3 // 2)
+
+    def kernel(
+        self, settings: Settings, forbid: Iterable[str] = (), file: bool = False, share: Share | None = None
+    ) -> tuple[int, Channel]:
         """Start a kernel: its number and the channel to it.
 
         Args:
             settings: the limits.
             forbid: what is refused in it for good: see `graders.engine.forbidden`.
             file: whether it is to run a test file in place of cells.
+            share: the memory that it has together with others.
 
         Raises:
             SandboxError: it does not start.
+            NoMemory: for want of memory.
         """
         ours, theirs = socket.socketpair()
         room = None if self.sandbox else tempfile.TemporaryDirectory()
@@ -279,27 +324,30 @@ class Parent:
             "seconds": 2 * settings.notebook_time + 60,
             "max_output": settings.max_output,
         }
-        with theirs:
-            answer = self._command(order, theirs.fileno())
-        if "error" in answer:
+        before = self._starved()
+        try:
+            with theirs:
+                answer = self._command(order, theirs.fileno())
+            if "error" in answer:
+                raise SandboxError(f"no sandbox: a kernel could not start ({answer['error']}); {REMEDY}")
+        except SandboxError:
             ours.close()
-            raise SandboxError(f"no sandbox: a kernel could not start ({answer['error']}); {REMEDY}")
+            if self._starved() > before:
+                raise NoMemory("memory ran out while a kernel started") from None
+            raise
         if room:
             self._rooms[answer["kernel"]] = room
-        if self._group and (own := _own_group(self._group, answer["process"], settings.memory * 3 // 2)):
-            self._groups[answer["kernel"]] = own
+        if share:
+            share.take(answer["process"])
         return answer["kernel"], Channel(ours)
 
     def signal(self, kernel: int, which: int) -> None:
         """Send a kernel a signal."""
         self._command({"do": "signal", "kernel": kernel, "signal": int(which)})
 
-    def starved(self, kernel: int) -> bool:
-        """Whether something of a kernel was killed because this machine's memory ran out, not its own share.
-
-        Without control groups nobody can tell, and the answer is no.
-        """
-        return kernel in self._groups and _starved(self._groups[kernel])
+    def _starved(self) -> int:
+        """How often it, or a kernel on its way out of it, was killed for want of memory."""
+        return _killed(self._group / "warm") if self._group else 0
 
     def end(self, kernel: int) -> None:
         """End a kernel and all that it started."""
@@ -308,9 +356,6 @@ class Parent:
                 self._command({"do": "end", "kernel": kernel})
         if room := self._rooms.pop(kernel, None):
             room.cleanup()
-        if own := self._groups.pop(kernel, None):
-            with suppress(OSError):  # something in it is on its way out: it goes with the group that it is in
-                own.rmdir()
 
     def close(self) -> None:
         """End it, and its kernels with it."""

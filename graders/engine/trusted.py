@@ -33,17 +33,17 @@ class Bench:
         """Run a grade cell: what it prints, then its last expression's value or its error.
 
         Raises:
-            KernelGone, OutOfTime, SandboxError: `desk` did; what else is raised ends in the outputs.
+            KernelGone, OutOfTime, SandboxError, NoMemory: `desk` did; what else is raised ends in the outputs.
         """
         from graders.engine.kernel import KernelGone, OutOfTime
-        from graders.engine.sandbox import SandboxError
+        from graders.engine.sandbox import NoMemory, SandboxError
 
         shown, told, outputs = io.StringIO(), io.StringIO(), []
         token = DESK.set(desk)
         try:
             with redirect_stdout(shown), redirect_stderr(told):
                 value = self._evaluate(source, desk)
-        except (KernelGone, OutOfTime, SandboxError):
+        except (KernelGone, OutOfTime, SandboxError, NoMemory):
             raise
         except Exception as error:
             lines = [f"{type(error).__name__}: {error}"]

@@ -115,7 +115,8 @@ def pale_code(watched: Watched) -> list[str]:
 def pale_pictures(watched: Watched, html: Path) -> list[str]:
     """Name the drawings of the folder ``html`` whose words have a contrast of less than 4.5 : 1 on the page.
 
-    Only words in the colours of the book's figures are looked at: the others stand on a ground of the drawing's own.
+    Words in the colours of the book's figures, and in Matplotlib's black, stand on the page; those in other colours are
+    not looked at, since they stand on a ground that the drawing has for them.
     """
     faults = []
     for name, style, ground in watched.page.evaluate("""() => [...document.images]
@@ -130,7 +131,7 @@ def pale_pictures(watched: Watched, html: Path) -> list[str]:
         (file,) = {*html.rglob(name)}
         factor = 1.0 if style == "none" else float(re.fullmatch(r"brightness\(([\d.]+)\)", style)[1])
         under = [int(channel) for channel in re.findall(r"\d+", ground)[:3]]
-        for colour in sorted(_words(ElementTree.parse(file).getroot()) & FIGURES):
+        for colour in sorted(_words(ElementTree.parse(file).getroot()) & {*FIGURES, "#000000"}):
             shown = [min(255, factor * int(colour[i : i + 2], 16)) for i in (1, 3, 5)]
             dark, bright = sorted(map(_luminance, (shown, under)))
             if (contrast := (bright + 0.05) / (dark + 0.05)) < 4.5:
@@ -138,9 +139,9 @@ def pale_pictures(watched: Watched, html: Path) -> list[str]:
     return faults
 
 
-def _words(node: Element, fill: str = "", words: bool = False) -> set[str]:
+def _words(node: Element, fill: str = "#000000", words: bool = False) -> set[str]:
     """The colours of the words in a drawing, which Matplotlib draws in groups text_1, text_2, ..."""
-    style = re.search(r"fill: *(#\w+)", node.get("style", ""))
+    style = re.search(r"fill: *(#\w+|none)", node.get("style", ""))
     fill = style[1] if style else node.get("fill", fill)
     words = words or node.tag.endswith("}text") or node.get("id", "").startswith("text_")
     own = {fill} if words and not len(node) else set()

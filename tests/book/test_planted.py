@@ -42,6 +42,10 @@ PLANTED = {
         '<div style="background: #14181e"><img src="plot.svg" alt="A word" style="filter: brightness(0.84)"></div>',
         "plot.svg: #7d7d7d, brightness(0.84), on rgb(20, 24, 30)",
     ),
+    "pale_pictures-black": (
+        '<div style="background: #14181e"><img src="black.svg" alt="A word"></div>',
+        "black.svg: #000000, none, on rgb(20, 24, 30)",
+    ),
     "overflowing": ('<div id="wide" style="width: 5000px">Wide</div>', 'id="wide"'),
     "cut_titles": (
         '<div class="prev-next-area"><a style="display: block; width: 3em; overflow: hidden">Quantisation</a></div>',
@@ -73,6 +77,7 @@ PLANTED = {
 def faults(browser: Browser, folder: Path, check: str, body: str) -> list[str]:
     """Run one check on a page that holds ``body``."""
     (folder / "plot.svg").write_text(PLOT, encoding="utf-8")
+    (folder / "black.svg").write_text(PLOT.replace(' style="fill: #7d7d7d"', ""), encoding="utf-8")
     file = folder / "page.html"
     file.write_text(
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Planted</title></head>'

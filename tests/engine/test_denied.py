@@ -132,7 +132,7 @@ def walked(
     targets = [t for t in targets if not any(g.shape == t.shape and torch.allclose(g.to(t.dtype), t) for g in given)]
     targets = [torch.stack([t for t in targets if t.shape == shape]) for shape in {t.shape for t in targets}]
     found, start, before = {}, 0, [t.clone() for t in given]
-    while start < len(schemas):
+    while (began := start) < len(schemas):
         source, sink = os.pipe()
         child = os.fork()
         if child == 0:
@@ -142,6 +142,8 @@ def walked(
                 os.dup2(null, 1), os.dup2(null, 2)
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), faulthandler.disable()
                 most = ROOM + os.sysconf("SC_PAGE_SIZE") * int(Path("/proc/self/statm").read_text().split()[0])
+                _, hard = resource.getrlimit(resource.RLIMIT_AS)
+                most = most if hard == resource.RLIM_INFINITY else min(most, hard)
                 resource.setrlimit(resource.RLIMIT_AS, (most, most))
                 with open(sink, "wb") as out:
                     for i in range(start, len(schemas)):
@@ -162,6 +164,7 @@ def walked(
                 if ran:
                     found.setdefault(schemas[place].name, set()).update(ran)
         os.waitpid(child, 0)
+        assert start > began, "not one operator was tried"
     return found
 
 

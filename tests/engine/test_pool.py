@@ -21,6 +21,7 @@ from graders.cli import main
 from graders.course import Course
 from graders.engine import execute, pool, run
 from graders.engine.job import Job
+from graders.engine.sandbox import NoMemory
 from tests.engine.commands import DOUBLE, HERE, RIGHT, SLEEPER, WRONG, grade, start, tiny_course
 from tests.engine.reaper import descendants
 from tests.path.course_maker import hand_in
@@ -146,22 +147,34 @@ def test_what_the_engine_itself_raises_is_that_submissions_fault(tmp_path):
     assert scores(root) == {"ada": 6, "ben": None}
 
 
-def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path):
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
+    """Once: it runs again, alone, and is graded. Whenever it runs: it has no score, a line, and another chance."""
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
-    code, _, err = grade(root, "--workers", "2", before=lambda: setattr(pool.engine, "run", _starving))
-    assert code == 1
-    assert err == (
-        "ben: tiny.ipynb: this machine's memory ran out. It is not graded: free some memory, or use fewer --workers, "
-        "and run it again.\n"
-    )
+
+    def before() -> None:
+        pool.engine.run = _starving
+        os.environ["DEATHS"], os.environ["TIMES"] = str(tmp_path / "deaths"), str(times)
+
+    code, _, err = grade(root, "--workers", "2", before=before)
+    assert len((tmp_path / "deaths").read_text()) == min(times, 2)
+    if times == 1:
+        assert (code, err, scores(root)) == (0, "", {"ada": 6, "ben": 4})
+        return
+    remedy = "It is not graded: free memory where it was graded, use fewer --workers, and run it again."
+    assert (code, err) == (1, f"ben: tiny.ipynb: memory ran out in planted. {remedy}\n")
     assert scores(root) == {"ada": 6, "ben": None}
     code, _, err = grade(root, *HERE)
     assert (code, err, scores(root)) == (0, "", {"ada": 6, "ben": 4})
 
 
 def _starving(job: Job) -> str:
-    if "4 * x" in job.notebook:
-        raise run.NoMemory("this machine's memory ran out")
+    deaths = Path(os.environ["DEATHS"])
+    deaths.touch()
+    if "4 * x" in job.notebook and len(deaths.read_text()) < int(os.environ["TIMES"]):
+        with deaths.open("a") as file:
+            file.write("x")
+        raise NoMemory("memory ran out in planted")
     return ran(job)
 
 

@@ -178,18 +178,21 @@ def test_a_folder_that_is_no_control_group_is_not_taken_for_one(monkeypatch, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_kernel_has_a_control_group_of_its_own(warm):
+def test_a_notebook_has_a_control_group_of_its_own(warm):
     if warm._group is None:
         pytest.skip("no control groups that are ours to make")
     before = set((warm._group / "warm" / "cgroup.procs").read_text().split())
     for parent in (warm, warm.twin()):
-        kernel, _ = parent.kernel(SETTINGS)
-        own = parent._groups[kernel]
-        (process,) = (own / "cgroup.procs").read_text().split()
-        assert process not in before and own.parent == warm._group  # the limit of all holds for each
+        share = parent.share(SETTINGS)
+        own = share.group
+        kernels = [parent.kernel(SETTINGS, share=share) for _ in range(2)]
+        processes = set((own / "cgroup.procs").read_text().split())
+        assert len(processes) == 2 and not processes & before and own.parent == warm._group  # the limit of all holds
         limit = next(path for path in (own / "memory.limit_in_bytes", own / "memory.max") if path.exists())
         assert int(limit.read_text()) == SETTINGS.memory * 3 // 2
-        parent.end(kernel)
+        for kernel, _ in kernels:
+            parent.end(kernel)
+        share.close()
         assert not own.exists() or not (own / "cgroup.procs").read_text()
         if parent is not warm:
             parent.close()

@@ -381,7 +381,7 @@ def test_hard_text_ends_soon(name: str) -> None:
     start = time.process_time()
     found("import torch\nimport numpy as np", RIGHT, HARD[name])
     found("import torch\nimport numpy as np", HARD[name])
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 20  # it takes one; what backtracks takes hours
 
 
 # --- in a verdict -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from graders.engine import run, sandbox
 from graders.engine.job import Settings
 from graders.engine.kernel import Kernel
 from graders.engine.outputs import Outputs
-from graders.engine.sandbox import SandboxError, WarmParent
+from graders.engine.sandbox import NoMemory, SandboxError, Share, WarmParent
 from graders.execute import KERNEL_DIED
 from tests.engine.conftest import SETTINGS, cell, text
 from tests.engine.test_run import GRADE, RIGHT, sigmoid, squares
@@ -28,6 +28,7 @@ NUMPY = """import numpy as np, torch
 def helper(x):
     "{mark}"  # {mark}
     return torch.from_numpy(1 / (1 + np.exp(-x.detach().double().numpy()))).to(x.dtype)"""
+EXPONENTIAL = "e = torch.exp(-x.abs()); return torch.where(x >= 0, 1 / (1 + e), e / (1 + e))"
 ALLOWED = {"test": GRADE.format(set="sigmoid", task="Sigmoid", check="allowed", get="Sigmoid.apply")}
 
 
@@ -110,37 +111,51 @@ def test_a_warm_parent_that_dies_costs_nobody_a_point(execute, warm, monkeypatch
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_memory_that_others_took_costs_nobody_a_point(execute, warm, monkeypatch, times):
-    """What all notebooks of a run may have is lowered to little more than is taken, so that it runs out in a cell."""
-    limit = _limit(warm)
-    share, started, droughts = limit.read_text(), WarmParent.kernel, iter(range(times))
+@pytest.mark.parametrize("when", ["in a cell", "in a second kernel", "as a kernel starts"])
+def test_memory_that_others_took_costs_nobody_a_point(execute, warm, monkeypatch, when, times):
+    """What all notebooks of a run may have is lowered to what is taken, or little more, so that it runs out."""
+    whole, droughts = _limit(warm).read_text(), iter(range(times))
+    shared, started = WarmParent.share, WarmParent.kernel
 
-    def kernel(self: WarmParent, *args: object, **keywords: object) -> object:
-        limit.write_text(share)
-        found = started(self, *args, **keywords)
-        if next(droughts, None) is not None:
-            usage = "memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes"
-            limit.write_text(str(int(limit.with_name(usage).read_text()) + (100 << 20)))
-        return found
+    def share(self: WarmParent, settings: Settings) -> Share:
+        _limit(self).write_text(whole)
+        return shared(self, settings)
 
+    def dry(limit: Path, more: int) -> None:
+        usage = "memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes"
+        limit.write_text(str(int(limit.with_name(usage).read_text()) + more))
+
+    def kernel(self: WarmParent, settings: Settings, forbid: Iterable[str] = (), *args: object) -> object:
+        if (when == "in a second kernel" and not forbid) or next(droughts, None) is None:
+            return started(self, settings, forbid, *args)
+        if when != "as a kernel starts":
+            found = started(self, settings, forbid, *args)
+            dry(_limit(self), 100 << 20)
+            return found
+        for _ in range(50):
+            dry(_limit(self), 1 << 18)  # until the system finds nothing more that it can do without
+            self.end(started(self, settings, forbid, *args)[0])
+        pytest.fail("kernels start without memory")
+
+    monkeypatch.setattr(WarmParent, "share", share)
     monkeypatch.setattr(WarmParent, "kernel", kernel)
-    code = RIGHT + "\ntaken = bytearray(b'x') * (1 << 30)"
+    cells = sigmoid(EXPONENTIAL), "taken = bytearray(b'x') * (1 << 29)", cell("", "test"), "1"
     try:
         if times == 1:
-            *_, graded = execute(code, cell("", "test"), tests=squares("value"))
-            assert text(graded).endswith("\n1.0"), text(graded)
+            *_, graded, after = execute(*cells, tests=ALLOWED)
+            assert text(graded).endswith("\n1.0") and text(after) == "1", text(graded) + text(after)
         else:
-            with pytest.raises(run.NoMemory, match="memory ran out while cell 1 ran"):
-                execute(code, cell("", "test"), tests=squares("value"))
+            with pytest.raises(NoMemory, match="memory ran out"):
+                execute(*cells, tests=ALLOWED)
     finally:
-        limit.write_text(share)
+        run.close()
 
 
 def test_memory_that_a_notebook_took_itself_costs_it_its_points(execute, warm, monkeypatch):
     """Its own limit was reached: that is told from a machine without memory, and nothing runs twice."""
     _limit(warm)
-    seen, starved = [], WarmParent.starved
-    monkeypatch.setattr(WarmParent, "starved", lambda *args: seen.append(starved(*args)) or seen[-1])
+    seen, starved = [], Share.starved.fget
+    monkeypatch.setattr(Share, "starved", property(lambda self: seen.append(starved(self)) or seen[-1]))
     processes = """
 import os, time
 for _ in range(4):
@@ -154,6 +169,18 @@ os._exit(1)
     assert seen == [False]
 
 
+def test_the_kernels_of_a_notebook_have_their_memory_together(execute, warm):
+    """Or the kernel that forbids operators, in which all cells run again, makes two limits of one."""
+    _limit(warm)
+    greedy = "taken = bytearray(b'x') * (230 << 20)"
+    settings = replace(SETTINGS, memory=256 << 20)  # 384 MB together
+    _, alone, graded, after = execute(
+        sigmoid(EXPONENTIAL), greedy, cell("", "test"), "1", tests=ALLOWED, settings=settings
+    )
+    assert text(alone) == ""
+    assert f"{KERNEL_DIED}: the kernel died in this cell" in (text(graded), text(after))  # whichever of the two it was
+
+
 def _limit(warm: WarmParent) -> Path:
     """Where the limit of what all notebooks of a run may have together is written."""
     if warm._group is None:
@@ -165,14 +192,13 @@ def _limit(warm: WarmParent) -> Path:
 def test_a_second_kernel_that_does_not_start_stops_nobody(execute, warm, monkeypatch, times):
     started, refusals = WarmParent.kernel, iter(range(times))
 
-    def kernel(self: WarmParent, settings: Settings, forbid: Iterable[str] = (), file: bool = False) -> object:
+    def kernel(self: WarmParent, settings: Settings, forbid: Iterable[str] = (), *args: object) -> object:
         if forbid and next(refusals, None) is not None:
             raise SandboxError("no sandbox: a kernel could not start")
-        return started(self, settings, forbid, file)
+        return started(self, settings, forbid, *args)
 
     monkeypatch.setattr(WarmParent, "kernel", kernel)
-    code = "e = torch.exp(-x.abs()); return torch.where(x >= 0, 1 / (1 + e), e / (1 + e))"
-    _, graded, after = execute(sigmoid(code), cell("", "test"), "1", tests=ALLOWED)
+    _, graded, after = execute(sigmoid(EXPONENTIAL), cell("", "test"), "1", tests=ALLOWED)
     assert text(graded).startswith(KERNEL_DIED) if times == 2 else text(graded).endswith("\n1.0"), text(graded)
     assert text(after) == "1"
 

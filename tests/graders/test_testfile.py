@@ -207,7 +207,7 @@ def test_the_first_that_hangs_ends_the_list(run: Callable) -> None:
     begin = time.monotonic()
     said = run("def test_a():\n    while True: pass\n", sources=5, limit=0.5)
     assert [s["status"] for s in said] == ["timed out"] and said[0]["limit"] == 0.5
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 15
 
 
 def test_all_runs_together_have_a_limit(run: Callable) -> None:

@@ -405,7 +405,7 @@ def test_a_file_that_cannot_be_read_keeps_nobody_out(root, drop, here, monkeypat
 def test_long_names_take_no_time(name):
     start = time.monotonic()
     whose([f"{number}/{name}" for number in range(1000)], "01_tiny", ["tiny"], set())
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 20  # it takes less than one; what backtracks takes hours
 
 
 def test_what_the_instructor_put_into_downloaded_stays(root, drop, here):
