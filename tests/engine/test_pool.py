@@ -130,13 +130,20 @@ def test_a_worker_that_dies_costs_its_own_submission_at_most(tmp_path, times):
 
 
 def _deadly(job: Job) -> str:
-    deaths = Path(os.environ["DEATHS"])
-    deaths.touch()
-    if "4 * x" in job.notebook and len(deaths.read_text()) < int(os.environ["TIMES"]):
-        with deaths.open("a") as file:
-            file.write("x")
+    if _struck(job):
         os.kill(os.getpid(), signal.SIGKILL)
     return ran(job)
+
+
+def _struck(job: Job) -> bool:
+    """Whether it is ben's turn to be struck, as often as TIMES says; each time is counted in DEATHS."""
+    deaths = Path(os.environ["DEATHS"])
+    deaths.touch()
+    if "4 * x" not in job.notebook or len(deaths.read_text()) >= int(os.environ["TIMES"]):
+        return False
+    with deaths.open("a") as file:
+        file.write("x")
+    return True
 
 
 def test_what_the_engine_itself_raises_is_that_submissions_fault(tmp_path):
@@ -169,11 +176,7 @@ def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
 
 
 def _starving(job: Job) -> str:
-    deaths = Path(os.environ["DEATHS"])
-    deaths.touch()
-    if "4 * x" in job.notebook and len(deaths.read_text()) < int(os.environ["TIMES"]):
-        with deaths.open("a") as file:
-            file.write("x")
+    if _struck(job):
         raise NoMemory("memory ran out in planted")
     return ran(job)
 
