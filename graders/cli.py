@@ -20,17 +20,18 @@ try:
 except ImportError:  # not on Windows
     fcntl = None
 
-from . import doctor, report
-from .checkup import checkup, misplaced
-from .collect import collect
-from .course import Course, CourseError
-from .doctor import plain
-from .engine import pool
-from .engine.job import Job
-from .engine.once import cells_once, prepared_once
-from .engine.timing import note, phase
-from .sample import SampleError, run_sample
-from .submission import Problem
+from graders.classroom import report
+from graders.classroom.checkup import checkup, misplaced
+from graders.classroom.collect import collect
+from graders.classroom.course import Course, CourseError
+from graders.classroom.once import cells_once, prepared_once
+from graders.classroom.sample import SampleError, run_sample
+from graders.classroom.submission import Problem
+from graders.engine import pool
+from graders.engine.job import Job
+from graders.engine.timing import note, phase
+from graders.notebook import doctor
+from graders.notebook.doctor import plain
 
 EXIT_CODES = (
     "exit codes: 0 nothing to look at, 1 at least one fault (each has its line on stderr), 2 a wrong command, "

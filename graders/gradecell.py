@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-from graders import testfile
-from graders.engine import proxy
-from graders.engine.proxy import DESK
-from graders.observe import pristine
-from graders.operation import Operation, Responder
+from graders.inside.observe import pristine
+from graders.inside.operation import Operation, Responder
+from graders.judge import proxy, testfile
+from graders.judge.proxy import DESK
 from graders.sets import load
 
 

@@ -13,7 +13,7 @@ def text(slug: str, task: object, check: object) -> str:
 
     Args:
         slug: the set's: ``relu``.
-        task: a `graders.task.Task` or a `graders.testfile.FileTask`.
+        task: a `graders.judge.task.Task` or a `graders.judge.testfile.FileTask`.
         check: one of its checks.
     """
     get = f", lambda: {task.call.split('(')[0]}" if hasattr(task, "call") else ""

@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
 
-from graders import doctor
+from graders.notebook import doctor
 from tools.notebooks import ROOT, NotebookError, read
 from tools.release import GRADERS, MARKERS, gate, replace
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from types import TracebackType
 
-from graders.engine import channel as frames
-from graders.engine.channel import ChannelError
 from graders.engine.job import Settings
 from graders.engine.sandbox import Parent, Share
-from graders.wire import WireError, decode, encode
+from graders.inside import channel as frames
+from graders.inside.channel import ChannelError
+from graders.inside.wire import WireError, decode, encode
 
 GRACE = 3.0  # seconds for an interrupt to arrive
 
@@ -97,7 +97,7 @@ class Kernel:
         return value
 
     def test_file(self, message: dict, seconds: float) -> object:
-        """What `graders.testrun.run` says; raises as `ask`."""
+        """What `graders.inside.testrun.run` says; raises as `ask`."""
         answer = self._exchange(frames.FILE, json.dumps(message).encode(), seconds)
         try:
             said = json.loads(answer)

@@ -6,10 +6,9 @@ import re
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.engine.channel import TOO_LONG
+from graders.engine.outcome import CUT, OUTPUT_CUT
+from graders.inside.channel import TOO_LONG
 
-CUT = "output cut: this cell wrote more than"
-OUTPUT_CUT = "OutputLimit"
 JSON = re.compile(r"application/(.*\+)?json")
 MAX_DEPTH = 50  # of what is shown as JSON; whoever reads the notebook later has less to spare than who wrote it
 LEAST = 100  # characters that a message counts as, so that many short ones end too

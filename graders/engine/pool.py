@@ -26,8 +26,8 @@ from shutil import rmtree
 
 import torch
 
+from graders.classroom.nbgrader_steps import TrustedExecute
 from graders.engine import run as engine
-from graders.engine.execute import TrustedExecute
 from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel
 from graders.engine.sandbox import NoMemory, SandboxError

@@ -9,20 +9,20 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.answers import answered
 from graders.engine.job import Job
 from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
+from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME
 from graders.engine.outputs import Outputs, error
-from graders.engine.proxy import Desk
 from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent, take_early
-from graders.engine.source import joined
 from graders.engine.timing import phase
 from graders.engine.trusted import Bench
-from graders.execute import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME
-from graders.records import Case, Record
-from graders.wire import WireError
+from graders.inside.records import Case, Record
+from graders.inside.replies import answered
+from graders.inside.wire import WireError
+from graders.judge.proxy import Desk
+from graders.judge.reading import joined
 
-REFUSED = " is refused here"  # as `graders.engine.forbidden` says it
+REFUSED = " is refused here"  # as `graders.inside.refusal` says it
 FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
 CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more is cut too

@@ -18,29 +18,15 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
-from graders.engine.channel import Channel
 from graders.engine.job import Settings
+from graders.inside.channel import Channel
 
-KERNEL_SIDE = (  # the modules of this package that run beside student code; a copy of them is what a sandbox has
-    "records",
-    "answers",
-    "wire",
-    "helpers",
-    "observe",
-    "operation",
-    "testrun",
-    "engine/channel",
-    "engine/confine",
-    "engine/forbidden",
-    "engine/shell",
-    "engine/warm",
-)
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 OF_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "fonts")
 INSIDE = "/course/side"  # where the kernel's side is seen from inside
 PATIENCE = 180  # seconds for an order; loading everything on a busy machine takes 20
 FIRST_UID = 1 << 20  # as root: warm parents are users that nobody else is
-START = "import sys; sys.path.insert(0, sys.argv[3]); from graders.engine.warm import main; main()"
+START = "import sys; sys.path.insert(0, sys.argv[3]); from graders.inside.warm import main; main()"
 REMEDY = (
     "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap) on a Linux that allows user namespaces, or go on "
     "without protection from what is handed in: --no-sandbox (for nbgrader: c.TrustedExecute.sandbox = 'off')"
@@ -61,12 +47,9 @@ def available() -> bool:
 
 
 def _side(folder: Path) -> None:
-    """Put the kernel's side of the package into a folder, and matplotlib's list of fonts: it takes seconds to make."""
-    for name in KERNEL_SIDE:
-        target = folder / "graders" / f"{name}.py"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(files("graders").joinpath(f"{name}.py").read_text(encoding="utf-8"), encoding="utf-8")
-        (target.parent / "__init__.py").touch()
+    """Copy `graders.inside` into a folder, and matplotlib's list of fonts, which takes seconds to make."""
+    shutil.copytree(_package() / "inside", folder / "graders/inside", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "graders/__init__.py").touch()
     import matplotlib
 
     fonts = folder / "mpl"
@@ -301,7 +284,7 @@ class Parent:
 
         Args:
             settings: the limits.
-            forbid: what is refused in it for good: see `graders.engine.forbidden`.
+            forbid: what is refused in it for good: see `graders.inside.refusal`.
             file: whether it is to run a test file in place of cells.
             share: the memory that it has together with others.
 

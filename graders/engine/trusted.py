@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.engine.proxy import DESK, Desk, Proxy
+from graders.judge.proxy import DESK, Desk, Proxy
 
 
 class Bench:

@@ -3,8 +3,8 @@
 from importlib import import_module
 from types import ModuleType
 
-from graders.task import Task
-from graders.testfile import FileTask
+from graders.judge.task import Task
+from graders.judge.testfile import FileTask
 
 
 def module(name: str) -> ModuleType:

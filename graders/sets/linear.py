@@ -9,10 +9,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from graders import checks as look
-from graders.records import Case
-from graders.task import BRAIN, DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task
-from graders.wording import (
+from graders.inside.records import Case
+from graders.judge import looks as look
+from graders.judge.task import BRAIN, DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task
+from graders.judge.wording import (
     CUT_OFF,
     FLOAT32,
     FLOAT32_AND_BACK,

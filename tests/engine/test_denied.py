@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graders.observe import _Trace
+from graders.inside.observe import _Trace
 from graders.sets import module
 
 F = torch.nn.functional

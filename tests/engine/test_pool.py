@@ -17,9 +17,10 @@ from nbconvert.writers import FilesWriter
 from nbgrader.converters import base
 from sqlalchemy.orm import Session
 
+from graders.classroom import nbgrader_steps
+from graders.classroom.course import Course
 from graders.cli import main
-from graders.course import Course
-from graders.engine import execute, pool, run
+from graders.engine import pool, run
 from graders.engine.job import Job
 from graders.engine.sandbox import NoMemory
 from tests.engine.commands import DOUBLE, HERE, RIGHT, SLEEPER, WRONG, grade, start, tiny_course
@@ -45,7 +46,7 @@ def counted(log: Path) -> Callable[[], None]:
     """What makes a process and those that it forks write a line for each notebook that is executed."""
 
     def before() -> None:
-        pool.engine.run = execute.run = _counting
+        pool.engine.run = nbgrader_steps.run = _counting
         os.environ["RAN"] = str(log)
 
     return before

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import graders.sets
-from graders.checks import OBSERVED, Forbids
-from graders.engine.source import MAX_TEXT, Use, forbidden, joined
-from graders.operation import Operation, local
-from graders.records import Case, Failure, Record
+from graders.inside.operation import Operation, local
+from graders.inside.records import Case, Failure, Record
+from graders.judge.looks import OBSERVED, Forbids
+from graders.judge.reading import MAX_TEXT, Use, forbidden, joined
+from graders.judge.task import Task
 from graders.sets import load
-from graders.task import Task
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = sorted(p.stem for p in Path(graders.sets.__file__).parent.glob("*.py") if p.stem != "__init__")
@@ -248,7 +248,7 @@ ANYWHERE = {
     "builtins": "__builtins__",
     "subclasses": "object.__subclasses__()",
     "through getattr": "getattr(f, '__globals__')",
-    "graders": "import graders.task",
+    "graders": "import graders.judge.task",
     "patching": "torch.exp = torch.sigmoid",
     "patching a method": "torch.Tensor.abs = f",
     "patching by setattr": "setattr(torch, 'exp', f)",

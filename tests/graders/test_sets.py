@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 import graders.sets
-from graders.checks import alike
-from graders.operation import Operation, OperationError, Responder, local
-from graders.records import Case
+from graders.inside.operation import Operation, OperationError, Responder, local
+from graders.inside.records import Case
+from graders.judge.looks import alike
+from graders.judge.task import FRESH, Check, Mistake, Task, Verdict
 from graders.sets import load
-from graders.task import FRESH, Check, Mistake, Task, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = sorted(p.stem for p in Path(graders.sets.__file__).parent.glob("*.py") if p.stem != "__init__")

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from bs4 import BeautifulSoup
 
-from graders.course import Course, CourseError
+from graders.classroom.course import Course, CourseError
 from tests.path.course_maker import ROOT, edit, hand_in, make_course, release
 
 DOUBLE, TRIPLE = "def double(x):\n    return 2 * x", "def triple(x):\n    return 3 * x"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from graders import collect
-from graders.collect import ArchiveError, unpack, whose
+from graders.classroom import collect
+from graders.classroom.collect import ArchiveError, unpack, whose
 from tests.path.course_maker import hand_in, make_course, release
 
 NOTEBOOK = b'{"cells": []}'
@@ -394,7 +394,7 @@ def test_a_file_that_cannot_be_read_keeps_nobody_out(root, drop, here, monkeypat
             raise PermissionError(13, "Permission denied")
         copyfile(source, target, **more)
 
-    monkeypatch.setattr("graders.collect.shutil.copyfile", refused)
+    monkeypatch.setattr("graders.classroom.collect.shutil.copyfile", refused)
     code, out, err = here(root, "collect", "tiny", str(drop))
     assert (code, out) == (1, "01_tiny: 1 collected into submitted/ (ben)\n")
     told = "left out, it cannot be read (Permission denied). Look at its rights"

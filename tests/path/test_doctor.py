@@ -16,9 +16,10 @@ import nbformat
 import pytest
 from nbgrader.converters import GenerateAssignment
 
-from graders import checkup, doctor, preprocess
-from graders.course import Course
-from graders.submission import MAX_FILES
+from graders.classroom import checkup, preprocess
+from graders.classroom.course import Course
+from graders.classroom.submission import MAX_FILES
+from graders.notebook import doctor
 from tests.path.course_maker import ROOT, edit, hand_in, make_course
 from tools import students
 from tools.notebooks import read as read_committed

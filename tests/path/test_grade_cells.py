@@ -13,9 +13,9 @@ import pytest
 from nbgrader.utils import determine_grade, is_grade, is_solution
 from traitlets.config import Config
 
-from graders.execute import LimitedExecute
-from graders.feedback import Feedback
-from graders.report import read_verdict
+from graders.classroom.execute import LimitedExecute
+from graders.classroom.feedback import Feedback
+from graders.classroom.report import read_verdict
 from tests.path.course_maker import ROOT
 
 SETS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb"))

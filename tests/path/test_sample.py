@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from graders import report, sample
-from graders.course import Course
-from graders.operation import local
+from graders.classroom import report, sample
+from graders.classroom.course import Course
+from graders.inside.operation import local
 from graders.sets import load
 from tests.path.course_maker import ROOT
 

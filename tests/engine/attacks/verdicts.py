@@ -160,9 +160,9 @@ _modules(
     "replaces the grader's own function and the arithmetic it judges with",
     """
 try:
-    import graders, graders.task, graders.checks
+    import graders, graders.judge.task, graders.judge.looks
     graders.grade = lambda *a, **k: True
-    graders.task.Task.judge = lambda self, *a, **k: 2.0
+    graders.judge.task.Task.judge = lambda self, *a, **k: 2.0
 except ImportError:
     pass
 """,

@@ -9,11 +9,19 @@ from pathlib import Path
 
 from nbgrader.api import MissingEntry
 
-from . import doctor
-from .course import Course, CourseError
-from .doctor import Original, Problem, plain
-from .preprocess import originals, shown
-from .submission import LEFT_BEHIND, check, files_in, folder_problems, misnamed, notebook_problems, read_notebook
+from graders.classroom.course import Course, CourseError
+from graders.classroom.preprocess import originals, shown
+from graders.classroom.submission import (
+    LEFT_BEHIND,
+    check,
+    files_in,
+    folder_problems,
+    misnamed,
+    notebook_problems,
+    read_notebook,
+)
+from graders.notebook import doctor
+from graders.notebook.doctor import Original, Problem, plain
 
 TIME_WRITTEN = "Written from the notebook's own time."
 

@@ -12,10 +12,10 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from graders.answers import answered
-from graders.observe import STUDENT_ERRORS, ended_modes, fresh, observe, pristine, resolve, told
-from graders.records import Case, Failure, Record
-from graders.wire import MAX_BYTES, WireError, decode, encode
+from graders.inside.observe import STUDENT_ERRORS, ended_modes, fresh, observe, pristine, resolve, told
+from graders.inside.records import Case, Failure, Record
+from graders.inside.replies import answered
+from graders.inside.wire import MAX_BYTES, WireError, decode, encode
 
 Tensors = list[Tensor | None]
 
@@ -93,7 +93,7 @@ class Operation:
         ask: takes a message, returns the answer.
 
     Attributes:
-        source: the text of the student's cells, as `graders.engine.source.joined` makes it; None: it is not known.
+        source: the text of the student's cells, as `graders.judge.reading.joined` makes it; None: it is not known.
         asked: the messages so far that asked for a derivative, as they were sent.
     """
 

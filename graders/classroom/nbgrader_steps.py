@@ -15,11 +15,11 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Enum, Integer
 
+from graders.classroom.execute import LimitedExecute
+from graders.classroom.preprocess import originals
+from graders.classroom.submission import Original
 from graders.engine.job import Job, Settings
 from graders.engine.run import run
-from graders.execute import LimitedExecute
-from graders.preprocess import originals
-from graders.submission import Original
 
 
 class TrustedExecute(NbGraderPreprocessor):

@@ -8,18 +8,18 @@ import struct
 from time import monotonic
 
 HEAD = struct.Struct(">cQ")
-MAX_BYTES = 17 << 20  # of a frame: `graders.wire` has less
+MAX_BYTES = 17 << 20  # of a frame: `graders.inside.wire` has less
 
 # to a kernel
 CELL = b"C"  # text: run this cell, and show what it shows
 QUIET = b"Q"  # text: run this cell statement by statement, show nothing
-ASK = b"A"  # graders.wire: {"path": ..., "message": ...}
-FILE = b"F"  # JSON: what graders.testrun takes
+ASK = b"A"  # graders.inside.wire: {"path": ..., "message": ...}
+FILE = b"F"  # JSON: what graders.inside.testrun takes
 # from a kernel
 SHOWN = b"S"  # JSON: {"msg_type": ..., "content": ...} as in Jupyter's protocol
 TOO_LONG = "too_long"  # the msg_type of a SHOWN that stands for one that no frame holds
 DONE = b"D"  # JSON: {"count": ...}: the cell has ended
-ANSWER = b"R"  # to ASK (graders.wire) and FILE (JSON)
+ANSWER = b"R"  # to ASK (graders.inside.wire) and FILE (JSON)
 
 
 class ChannelError(Exception):

@@ -18,14 +18,14 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from graders import testrun
-from graders.engine import channel as frames
-from graders.engine.channel import Channel
-from graders.engine.forbidden import REFUSED
-from graders.observe import STUDENT_ERRORS, fresh, pristine, resolve, told
-from graders.operation import Responder
-from graders.records import Failure
-from graders.wire import WireError, decode, encode
+from graders.inside import channel as frames
+from graders.inside import testrun
+from graders.inside.channel import Channel
+from graders.inside.observe import STUDENT_ERRORS, fresh, pristine, resolve, told
+from graders.inside.operation import Responder
+from graders.inside.records import Failure
+from graders.inside.refusal import REFUSED
+from graders.inside.wire import WireError, decode, encode
 
 PIECE = 1 << 16  # characters of a stream that are sent at once
 

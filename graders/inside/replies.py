@@ -1,6 +1,6 @@
 """Whether an answer has the form that a `Responder` gives it, whoever sent it.
 
-`graders.wire.decode` takes care that a message is a tree of plain data. Here each field is held against what was asked:
+`wire.decode` takes care that a message is a tree of plain data. Here each field is held against what was asked:
 the checks, and torch's gradcheck, may then take types, lengths, shapes and dtypes for granted. The numbers may be any.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from graders.records import SETTINGS, Case, Failure, Helper, Record
-from graders.wire import WireError
+from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
+from graders.inside.wire import WireError
 
 STAGES = ("exists", "forward", "backward", "second backward", "second order", "gradcheck", "result", "call")
 MAX_TEXT = 2000  # characters

@@ -11,7 +11,7 @@ import struct
 
 import torch
 
-from graders.records import Case, Failure, Helper, Record
+from graders.inside.records import Case, Failure, Helper, Record
 
 DTYPES = {str(d).removeprefix("torch."): d for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 DTYPES |= {str(d).removeprefix("torch."): d for d in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)}

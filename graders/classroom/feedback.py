@@ -12,7 +12,7 @@ from nbformat.v4 import new_output
 from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.utils import is_grade
 
-from .report import Verdict, read_verdict
+from graders.classroom.report import Verdict, read_verdict
 
 OURS = re.compile(r"[\\/]graders[\\/]|from graders\b|import graders\b")
 TAGS = bleach.ALLOWED_TAGS | {"p", "br", "hr", "div", "span", "pre", "img", "sub", "sup", "dl", "dt", "dd", "del"}

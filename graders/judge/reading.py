@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from graders.checks import Forbids
+from graders.judge.looks import Forbids
 
 SEPARATOR, LOCKED = "\0", "\1"  # between cells, and before a locked one
 MAX_TEXT = 1_000_000  # characters

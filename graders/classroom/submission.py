@@ -1,7 +1,7 @@
 """What can be wrong with a submission, found by reading it: the folder, the notebook, and the notebook after grading.
 
-Plain functions on paths and notebooks; ``graders/preprocess.py`` and the command line call them. What a notebook by
-itself tells, and how it is repaired, is in ``graders/doctor.py``, which students have too.
+Plain functions on paths and notebooks; ``graders/classroom/preprocess.py`` and the command line call them. What
+a notebook by itself tells, and how it is repaired, is in ``graders/notebook/``, which students have too.
 """
 
 import os
@@ -16,9 +16,9 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import parse_utc
 
-from . import doctor
-from .doctor import KEPT, NOT_PYTHON, Original, Problem, alike, plain
-from .execute import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME
+from graders.engine.outcome import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME
+from graders.notebook import doctor
+from graders.notebook.doctor import KEPT, NOT_PYTHON, Original, Problem, alike, plain
 
 __all__ = ["Original", "Problem", "folder_problems", "outcome_problems", "read_notebook", "restore"]
 

@@ -25,8 +25,8 @@ from nbformat.v4 import new_output
 from nbgrader.preprocessors import Execute
 from traitlets import Bool, Integer, Unicode
 
-CELL_TIME, NOTEBOOK_TIME, KERNEL_DIED, OUTPUT_CUT = "CellTimeLimit", "NotebookTimeLimit", "KernelDied", "OutputLimit"
-CUT = "output cut: this cell wrote more than"
+from graders.engine.outcome import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT
+
 PAYLOADS = ("stream", "display_data", "update_display_data", "execute_result", "error")
 
 

@@ -15,8 +15,8 @@ from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 
-from . import doctor
-from .submission import Original, notebook_problems, read_notebook
+from graders.classroom.submission import Original, notebook_problems, read_notebook
+from graders.notebook import doctor
 
 # nbgrader's ClearHiddenTests takes these lines out of what students get.
 HIDDEN = re.compile(r"^[^\n]*BEGIN HIDDEN TESTS.*?(END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from graders.answers import answered
-from graders.operation import Operation
-from graders.records import Failure
+from graders.inside.operation import Operation
+from graders.inside.records import Failure
+from graders.inside.replies import answered
 
 Ask = Callable[[str, dict], dict]  # a path and a message to the answer
 
@@ -63,7 +63,7 @@ class Desk:
 
     Args:
         ask: asks about a name of the student's.
-        run_file: what `graders.testrun.run` says, in a kernel of its own.
+        run_file: what `graders.inside.testrun.run` says, in a kernel of its own.
         cell_source: the text below a first line, in the last of the student's cells that begins so.
         source: the text of the student's own cells so far.
         seed: of the hidden inputs.
@@ -80,7 +80,7 @@ DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)  # set while a 
 
 
 def operation(proxy: Proxy) -> Operation:
-    """The proxy as what `graders.task` judges."""
+    """The proxy as what `graders.judge.task` judges."""
     found = Operation(lambda message: proxy._desk.ask(proxy._path, message))
     found.source = proxy._desk.source
     return found

@@ -17,7 +17,7 @@ from nbgrader.nbgraderformat import common
 from sqlalchemy import Engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 
-from graders import preprocess
+from graders.classroom import preprocess
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What a check asks of an operation, and what the operation was seen to do: plain data, nothing else.
 
-A `Case` goes to where the student's code runs; a `Record` comes back. Both travel over a pipe (`graders.wire`), so they
-hold tensors, numbers, strings, None and tuples of these, never code.
+A `Case` goes to where the student's code runs; a `Record` comes back. Both travel over a pipe (`wire`), so they hold
+tensors, numbers, strings, None and tuples of these, never code.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ SETTINGS = (  # what of torch's own a `Record` may name as changed
 
 @dataclass(frozen=True)
 class Helper:
-    """An argument that is code: the name of a function in `graders.helpers` (the f of an ``hvp``, say).
+    """An argument that is code: the name of a function in `graders.inside.helpers` (the f of an ``hvp``, say).
 
     Args:
         name: the function's.
@@ -60,7 +60,7 @@ class Case:
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
             as what calls autograd in its own backward needs; "constant": as "grad", and in the second order the
             upstream gradient requires none, as in ``torch.autograd.functional.hessian``.
-        within: what a pass runs within, one of `graders.observe.WITHIN`: "autocast" and "autocast in float16" (bfloat16
+        within: what a pass runs within, one of `observe.WITHIN`: "autocast" and "autocast in float16" (bfloat16
             without the name) and "no_grad" are around the forward alone, "autocast around backward" is around that.
     """
 

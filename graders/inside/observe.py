@@ -16,9 +16,9 @@ from torch.overrides import _len_torch_function_stack, _pop_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack, _pop_torch_dispatch_stack
 from torch.utils._pytree import tree_leaves
 
-from graders import helpers
-from graders.records import Case, Failure, Helper, Record
-from graders.wire import DTYPES, copy_of
+from graders.inside import helpers
+from graders.inside.records import Case, Failure, Helper, Record
+from graders.inside.wire import DTYPES, copy_of
 
 STUDENT_ERRORS = (Exception, SystemExit)
 STRUCTURAL = re.compile(
@@ -590,12 +590,12 @@ def nested(name: str, args: tuple, keywords: dict) -> object:
 
 
 def _grad_within(*args, **keywords):
-    from graders.observe import nested  # the code runs among torch's names, not these
+    from graders.inside.observe import nested  # the code runs among torch's names, not these
 
     return nested("grad", args, keywords)
 
 
 def _backward_within(*args, **keywords):
-    from graders.observe import nested
+    from graders.inside.observe import nested
 
     return nested("backward", args, keywords)

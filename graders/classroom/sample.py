@@ -14,10 +14,10 @@ from pathlib import Path
 
 import nbformat
 
-from .course import Course
-from .doctor import plain
-from .report import table
-from .submission import LEFT_BEHIND, Problem
+from graders.classroom.course import Course
+from graders.classroom.report import table
+from graders.classroom.submission import LEFT_BEHIND, Problem
+from graders.notebook.doctor import plain
 
 HEAD = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
 HANDED_IN = "2026-02-02 12:00:00 UTC"  # nbgrader's release_feedback needs a time

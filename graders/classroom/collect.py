@@ -28,8 +28,8 @@ from typing import IO, NamedTuple
 from nbgrader.apps import ZipCollectApp
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
-from .doctor import MAX_BYTES, alike, no_file, plain
-from .submission import LEFT_BEHIND, read_time
+from graders.classroom.submission import LEFT_BEHIND, read_time
+from graders.notebook.doctor import MAX_BYTES, alike, no_file, plain
 
 # No way out of the folder, and no option; blanks only one by one, inside.
 STUDENT = re.compile(r"(?=.{1,100}$)\w[\w.@-]*( [\w.@-]+)*(?<!\.)")

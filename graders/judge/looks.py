@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from graders.observe import same
-from graders.records import SETTINGS, Case, Helper, Record
+from graders.inside.observe import same
+from graders.inside.records import SETTINGS, Case, Helper, Record
 
 TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
     torch.float64: (1e-7, 1e-7),

@@ -11,12 +11,12 @@ from types import FunctionType
 import torch
 from torch import Tensor
 
-from graders.checks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, alike, allowed, first_finding
-from graders.engine.source import forbidden
-from graders.observe import fresh, pristine, surroundings
-from graders.operation import Operation, OperationError, local
-from graders.records import Case, Helper, Record
-from graders.wire import WireError
+from graders.inside.observe import fresh, pristine, surroundings
+from graders.inside.operation import Operation, OperationError, local
+from graders.inside.records import Case, Helper, Record
+from graders.inside.wire import WireError
+from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, alike, allowed, first_finding
+from graders.judge.reading import forbidden
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)

@@ -18,7 +18,7 @@ def forbid(names: Iterable[str]) -> None:
     """Make these raise from now on, in this process and in those it forks.
 
     Args:
-        names: as in `graders.records.Case.deny`: operators, as ``aten::tanh`` (every overload) or ``aten::add.out``,
+        names: as in `records.Case.deny`: operators, as ``aten::tanh`` (every overload) or ``aten::add.out``,
             and Python functions by their full names.
     """
     library = torch._C._dispatch_library("IMPL", "aten", "")
@@ -46,7 +46,7 @@ def _refusal(operator: str) -> FunctionType:
 
 
 def _empty(function: FunctionType) -> None:
-    """The function raises under whatever name somebody imported it before, as in `graders.observe`."""
+    """The function raises under whatever name somebody imported it before, as in `graders.inside.observe`."""
 
     def refuse(*args: object, **keywords: object) -> None:
         raise RuntimeError("this function may not be used here")

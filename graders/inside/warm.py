@@ -58,8 +58,8 @@ plt.close("all")
 
 def warm_up() -> object:
     """Load and run once what notebooks use; the shell, empty."""
-    from graders.engine import channel, confine, forbidden  # noqa: F401 (loaded now: the files go away)
-    from graders.engine.shell import make_shell
+    from graders.inside import channel, confine, refusal  # noqa: F401 (loaded now: the files go away)
+    from graders.inside.shell import make_shell
 
     shell = make_shell()
     names = {"display": __import__("IPython.display", fromlist=["display"]).display}
@@ -154,7 +154,7 @@ def _become(order: dict, sock: int, said: int, go: int, shell: object) -> None:
         os.write(said, (json.dumps(what) + "\n").encode())
 
     try:
-        from graders.engine import confine
+        from graders.inside import confine
 
         signal.set_wakeup_fd(-1)
         if order["sandbox"]:
@@ -186,13 +186,13 @@ def _become(order: dict, sock: int, said: int, go: int, shell: object) -> None:
 
 
 def _serve(order: dict, sock: int, say: object, said: int, go: int, shell: object) -> None:
-    from graders.engine import confine, forbidden
-    from graders.engine.channel import Channel
-    from graders.engine.shell import Kernel
+    from graders.inside import confine, refusal
+    from graders.inside.channel import Channel
+    from graders.inside.shell import Kernel
 
     if order["file"] and sys.platform == "linux":
         confine.dumpable(False)  # what a test file starts shall not look into the process that started it
-    forbidden.forbid(order["forbid"])
+    refusal.forbid(order["forbid"])
     confine.limit(order["memory"], order["processes"] if order["sandbox"] else None, order["disk"], order["seconds"])
     room = os.getcwd()
     os.environ.update(NBGRADER_EXECUTION="autograde", HOME=room, TMPDIR="/tmp" if order["tmp"] else room)

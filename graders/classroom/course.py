@@ -23,13 +23,10 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from . import doctor, preprocess
-from .engine.execute import TrustedExecute
-from .engine.job import Job, Settings
-from .engine.sandbox import NoMemory
-from .execute import CELL_TIME
-from .report import Lost, check_name, task_of, why
-from .submission import (
+from graders.classroom import preprocess
+from graders.classroom.nbgrader_steps import TrustedExecute
+from graders.classroom.report import Lost, check_name, task_of, why
+from graders.classroom.submission import (
     Problem,
     cause,
     folder_problems,
@@ -38,6 +35,10 @@ from .submission import (
     outcome_problems,
     read_notebook,
 )
+from graders.engine.job import Job, Settings
+from graders.engine.outcome import CELL_TIME
+from graders.engine.sandbox import NoMemory
+from graders.notebook import doctor
 
 NO_MEMORY = f"{NoMemory.__module__}.{NoMemory.__name__}: "  # how a traceback ends that is none of a submission's doing
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from IPython import get_ipython
 from torch.autograd import Function
 
-from graders import testrun
-from graders.task import Verdict
+from graders.inside import testrun
+from graders.judge.task import Verdict
 
 LIMIT = 10.0  # seconds for one run of the file
 TOTAL = 22.0  # for all runs: a grade cell has 30
