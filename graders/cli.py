@@ -31,7 +31,8 @@ from graders.engine import pool
 from graders.engine.job import Job
 from graders.engine.timing import note, phase
 from graders.notebook import doctor
-from graders.notebook.doctor import plain
+from graders.notebook.files import KEPT
+from graders.notebook.problem import printable
 
 EXIT_CODES = (
     "exit codes: 0 nothing to look at, 1 at least one fault (each has its line on stderr), 2 a wrong command, "
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="submitted/, part of it, or any notebook")
     sub.add_argument("--dry-run", action="store_true", help="say what is wrong, write nothing")
-    sub.epilog = f"{doctor.EXIT_CODES}. What is repaired is kept as it was in {doctor.KEPT}/, and is not graded again."
+    sub.epilog = f"{doctor.EXIT_CODES}. What is repaired is kept as it was in {KEPT}/, and is not graded again."
 
     sub = command("scores", _scores, "print the scores that the gradebook holds")
     sub.add_argument("--csv", action="store_true", help="as comma-separated values")
@@ -142,7 +143,7 @@ def _grade(arguments: argparse.Namespace) -> int:
     students = course.students(assignment)
     chosen = set(arguments.student)
     strays = [found for found in misplaced(course, assignment) if not chosen or found[0] in chosen]
-    _tell(*(f"{plain(student, 60)}: {problem}" for student, problem in strays))
+    _tell(*(f"{printable(student, 60)}: {problem}" for student, problem in strays))
     if unknown := sorted(chosen - set(students)):
         where = f"submitted/{unknown[0] if len(unknown) == 1 else 'STUDENT'}/{assignment}/"
         raise CourseError(f"nothing handed in for {assignment} by {', '.join(unknown)}; it would be in {where}")
@@ -275,15 +276,15 @@ def _tell(*lines: str) -> None:
     if sys.stdout.isatty():
         _progress("")
     for line in lines:
-        print(plain(line, 1000), file=sys.stderr, flush=True)
+        print(printable(line, 1000), file=sys.stderr, flush=True)
 
 
 def _progress(text: str) -> None:
     """A line that the next one overwrites on a terminal; elsewhere one line a student."""
     if sys.stdout.isatty():
-        print(f"\r\x1b[K{plain(text)}", end="", flush=True)
+        print(f"\r\x1b[K{printable(text)}", end="", flush=True)
     elif text:
-        print(plain(text), flush=True)
+        print(printable(text), flush=True)
 
 
 def _clock(seconds: float) -> str:

@@ -20,8 +20,10 @@ from graders.classroom.submission import (
     notebook_problems,
     read_notebook,
 )
-from graders.notebook import doctor
-from graders.notebook.doctor import Original, Problem, plain
+from graders.notebook import doctor, form
+from graders.notebook.cells import Original, released
+from graders.notebook.files import KEPT, MAX_BYTES, keep, no_file, write
+from graders.notebook.problem import Problem, printable
 
 TIME_WRITTEN = "Written from the notebook's own time."
 
@@ -35,7 +37,7 @@ class Submission:
     folder: Path
 
     def __str__(self) -> str:
-        return f"{plain(self.student, 60)}: {plain(self.assignment, 60)}"
+        return f"{printable(self.student, 60)}: {printable(self.assignment, 60)}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
     sets = course.assignments
     for path in paths:
         if not os.path.lexists(path):
-            raise CourseError(f"there is no {plain(path)}")
+            raise CourseError(f"there is no {printable(path)}")
         place = Path(os.path.abspath(path))  # not resolve(): a link is to be found, not followed
         if place == home or home in place.parents:
             for found in _submissions(course, home, place.relative_to(home).parts, sets):
@@ -84,7 +86,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
         raise CourseError(f"nothing was handed in: {course.dirs.submitted_directory}/STUDENT/SET/ is where it belongs")
     bad = repaired = 0
     for found in stray:
-        print(f"{plain(found.student, 60)}: {found.problem}")
+        print(f"{printable(found.student, 60)}: {found.problem}")
     for submission in dict.fromkeys(submissions):
         try:
             graded, problems = treat(course, submission, dry_run)
@@ -106,7 +108,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
 def _summary(count: int, bad: int, repaired: int, dry_run: bool) -> str:
     parts = [f"{count - bad} of {count} submissions would be graded" + (" as they now stand" if dry_run else "")]
     if repaired:
-        told = "can be repaired" if dry_run else f"repaired (as they were: {doctor.KEPT}/)"
+        told = "can be repaired" if dry_run else f"repaired (as they were: {KEPT}/)"
         parts.append(f"{repaired} {told}")
     return f"{', '.join(parts)}."
 
@@ -129,7 +131,7 @@ def _submissions(course: Course, home: Path, parts: tuple[str, ...], sets: list[
     if len(parts) > 1:
         known = parts[1] in sets
         yield Submission(parts[0], parts[1], path) if known else _stray(course, home, parts[0], parts[1], sets)
-    elif parts and (reason := doctor.no_file(path)) != "is a folder":
+    elif parts and (reason := no_file(path)) != "is a folder":
         what = reason or "is a file where a student's folder belongs"
         remedy = f"A submission is {home.name}/STUDENT/SET/NOTEBOOK.ipynb."
         yield Stray(parts[0], Problem(parts[0], what, remedy, fatal=True), *_meant(course, path, sets))
@@ -174,7 +176,7 @@ def _named(name: str, sets: list[str]) -> str | None:
 def _meant(course: Course, path: Path, sets: list[str]) -> tuple[str | None, bool]:
     """The set that a stray file or folder is of, None if that cannot be told; and whether there is a notebook in it."""
     files = [path.name]
-    if doctor.no_file(path) == "is a folder":
+    if no_file(path) == "is a folder":
         with suppress(OSError):
             files = [inner.name for _, inner in files_in(path)]
     held = [key for key in sets if any(misnamed(f"{name}.ipynb", files) for name in course.notebooks(key))]
@@ -194,11 +196,11 @@ def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, 
     found = folder_problems(folder, names, listed)
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         return False, found
-    files = [name for name, path in files_in(folder) if doctor.no_file(path) is None]
+    files = [name for name, path in files_in(folder) if no_file(path) is None]
     when = max((folder.joinpath(name).stat().st_mtime for name in files if name.endswith(".ipynb")), default=None)
     problems = []
     for problem in found:
-        if problem.file == "timestamp.txt" and doctor.no_file(folder / problem.file) is None and when is not None:
+        if problem.file == "timestamp.txt" and no_file(folder / problem.file) is None and when is not None:
             problem = _mend_time(problem, folder, when, course.root, dry_run)
         elif problem.file not in files and problem.fatal:
             problem = _mend_name(problem, folder, files, dry_run)
@@ -207,14 +209,14 @@ def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, 
         path = folder / f"{name}.ipynb"
         if not os.path.lexists(path) and len(near := misnamed(path.name, files)) == 1:  # not renamed in a dry run
             path = folder / near[0]
-        if doctor.no_file(path) is None:
+        if no_file(path) is None:
             notebook, said = doctor.look(path, truth(course, assignment, name), f"{name}.ipynb", check)
             problems += said
             if notebook is not None and not dry_run:
-                doctor.write(path, notebook, course.root)
+                write(path, form.to_bytes(notebook), course.root)
     time = folder / "timestamp.txt"
     missing = not os.path.lexists(time)
-    if when is not None and (missing or (doctor.no_file(time) is None and not time.stat().st_size)):
+    if when is not None and (missing or (no_file(time) is None and not time.stat().st_size)):
         problems.append(Problem(time.name, "is missing" if missing else "is empty", TIME_WRITTEN, repaired=True))
         if not dry_run:
             _write_time(folder, when)
@@ -224,10 +226,10 @@ def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, 
 def _mend_time(problem: Problem, folder: Path, when: float, root: Path, dry_run: bool) -> Problem:
     """Put a time in the place of a ``timestamp.txt`` that holds none."""
     path = folder / problem.file
-    if path.stat().st_size > doctor.MAX_BYTES:
+    if path.stat().st_size > MAX_BYTES:
         return problem
     if not dry_run:
-        doctor.keep(path, root)
+        keep(path, root)
         _write_time(folder, when)
     return Problem(problem.file, problem.what, TIME_WRITTEN, repaired=True)
 
@@ -283,5 +285,5 @@ def _truth(course: Course, assignment: str, name: str) -> Mapping[str, Original]
     for step in (course.dirs.release_directory, course.dirs.source_directory):
         path = course.root / step / assignment / f"{name}.ipynb"
         if path.is_file():
-            return {key: shown(cell) for key, cell in doctor.released(doctor.read(path)[0]).items()}
+            return {key: shown(cell) for key, cell in released(form.read(path)[0]).items()}
     raise CourseError(f"there is no {name}.ipynb in {course.dirs.source_directory}/{assignment}/")

@@ -29,7 +29,8 @@ from nbgrader.apps import ZipCollectApp
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
 from graders.classroom.submission import LEFT_BEHIND, read_time
-from graders.notebook.doctor import MAX_BYTES, alike, no_file, plain
+from graders.notebook.files import MAX_BYTES, no_file, resembles
+from graders.notebook.problem import printable
 
 # No way out of the folder, and no option; blanks only one by one, inside.
 STUDENT = re.compile(r"(?=.{1,100}$)\w[\w.@-]*( [\w.@-]+)*(?<!\.)")
@@ -163,7 +164,7 @@ def unpack(archive: Path, target: Path, nested: int = 0, places: dict[Path, Path
         NotImplementedError,
     ) as error:
         shutil.rmtree(target, ignore_errors=True)
-        raise ArchiveError(f"it is damaged or no archive at all ({plain(error, 80)})") from None
+        raise ArchiveError(f"it is damaged or no archive at all ({printable(error, 80)})") from None
     for inner in sorted(path for path in target.rglob("*") if path.name.lower().endswith(ARCHIVES)):
         name = inner.relative_to(target).as_posix()
         try:
@@ -468,7 +469,7 @@ def _meant(last: str, assignment: str, names: list[str]) -> tuple[str, str, bool
     """The start of a file's name, the notebook that its end means, and whether that is as it was given out."""
     ends = [(assignment, name) for name in names if assignment.endswith(f"_{name}")] + [(name, name) for name in names]
     cuts = [0, *(found.end() for found in re.finditer("[_-]", last))]
-    for like in (operator.eq, alike):
+    for like in (operator.eq, resembles):
         for end, name in ends:
             for cut in cuts:
                 rest = last[cut:]
@@ -520,4 +521,4 @@ def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[st
         app.start()
     with suppress(OSError):  # it is not empty
         downloaded.rmdir()
-    return sorted(intake.students), [plain(line, 1000) for line in intake.told]
+    return sorted(intake.students), [printable(line, 1000) for line in intake.told]

@@ -38,7 +38,7 @@ from graders.classroom.submission import (
 from graders.engine.job import Job, Settings
 from graders.engine.outcome import CELL_TIME
 from graders.engine.sandbox import NoMemory
-from graders.notebook import doctor
+from graders.notebook.doctor import remedy
 
 NO_MEMORY = f"{NoMemory.__module__}.{NoMemory.__name__}: "  # how a traceback ends that is none of a submission's doing
 
@@ -157,7 +157,7 @@ class Course:
             try:
                 notebook = read_notebook(folder / f"{name}.ipynb")
             except ValueError as error:
-                problems.append(Problem(f"{name}.ipynb", str(error), doctor.remedy(str(error)), fatal=True))
+                problems.append(Problem(f"{name}.ipynb", str(error), remedy(str(error)), fatal=True))
                 fatal = True
                 continue
             with self.gradebook() as gradebook:
@@ -171,12 +171,12 @@ class Course:
             try:
                 self._start(Autograde, assignment, glob.escape(student), force=True)
             except NbGraderException:
-                remedy = f"See `nbgrader autograde {assignment} --student {student} --force`."
+                advice = f"See `nbgrader autograde {assignment} --student {student} --force`."
                 what = f"nbgrader gave up on it ({self._errors.line})"
                 if self._errors.line.startswith(NO_MEMORY):
-                    remedy = "It is not graded: free memory where it was graded, use fewer --workers, and run it again."
+                    advice = "It is not graded: free memory where it was graded, use fewer --workers, and run it again."
                     what = self._errors.line.removeprefix(NO_MEMORY)
-                return True, [*problems, Problem(f"{names[0]}.ipynb", what, remedy, fatal=True)]
+                return True, [*problems, Problem(f"{names[0]}.ipynb", what, advice, fatal=True)]
         for name in names:
             graded = self.graded_notebook(assignment, student, name)
             problems += [Problem(f"{name}.ipynb", *said) for said in outcome_problems(graded)]

@@ -16,7 +16,9 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 
 from graders.classroom.submission import Original, notebook_problems, read_notebook
-from graders.notebook import doctor
+from graders.notebook import form
+from graders.notebook.cells import meaning
+from graders.notebook.files import no_file
 
 # nbgrader's ClearHiddenTests takes these lines out of what students get.
 HIDDEN = re.compile(r"^[^\n]*BEGIN HIDDEN TESTS.*?(END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)
@@ -64,7 +66,7 @@ class SubmissionExporter(NotebookExporter):
 
     def from_filename(self, filename: str, resources: ResourcesDict | None = None, **kw: Any) -> tuple[str, Any]:
         """Convert a notebook; what is no plain file is not even opened: a pipe would never end."""
-        if reason := doctor.no_file(Path(filename)):
+        if reason := no_file(Path(filename)):
             raise NbGraderException(f"{filename} {reason}")
         return super().from_filename(filename, resources=resources, **kw)
 
@@ -129,4 +131,4 @@ class SaveGrades(SaveAutoGrades):
 
 def digest(path: Path, known: Mapping[str, Original]) -> str:
     """What tells one notebook handed in from another that would be graded in another way."""
-    return doctor.meaning(doctor.read(path)[0], known)
+    return meaning(form.read(path)[0], known)

@@ -17,7 +17,7 @@ import nbformat
 from graders.classroom.course import Course
 from graders.classroom.report import table
 from graders.classroom.submission import LEFT_BEHIND, Problem
-from graders.notebook.doctor import plain
+from graders.notebook.problem import printable
 
 HEAD = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
 HANDED_IN = "2026-02-02 12:00:00 UTC"  # nbgrader's release_feedback needs a time
@@ -52,8 +52,8 @@ def clear(course: Course) -> None:
         places = list(dict.fromkeys(place for name, place in there if name not in own))
         more = f", nor {'is' if len(others) == 2 else 'are'} {len(others) - 1} more" if len(others) > 1 else ""
         raise SampleError(
-            f"{plain(others[0], 60)} is not of the sample class{more}: sample would remove {', '.join(places)}; run "
-            "it in another clone, or move these away first"
+            f"{printable(others[0], 60)} is not of the sample class{more}: sample would remove {', '.join(places)}; "
+            "run it in another clone, or move these away first"
         )
     for step in STEPS:
         shutil.rmtree(course.root / step, ignore_errors=True)

@@ -17,8 +17,11 @@ from nbformat import NotebookNode
 from nbgrader.utils import parse_utc
 
 from graders.engine.outcome import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME
-from graders.notebook import doctor
-from graders.notebook.doctor import KEPT, NOT_PYTHON, Original, Problem, alike, plain
+from graders.notebook import cells, form
+from graders.notebook.cells import NOT_PYTHON, Original
+from graders.notebook.doctor import remedy
+from graders.notebook.files import KEPT, no_file, read_bytes, resembles
+from graders.notebook.problem import Problem, Said, printable
 
 __all__ = ["Original", "Problem", "folder_problems", "outcome_problems", "read_notebook", "restore"]
 
@@ -29,35 +32,35 @@ SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 
 
 def read_notebook(path: Path, limited: bool = True) -> NotebookNode:
-    """The notebook at ``path``, in nbformat 4.5; ValueError says in one line why it is none. See ``doctor.read``."""
-    notebook, _ = doctor.read(path, limited)
+    """The notebook at ``path``, in nbformat 4.5; ValueError says in one line why it is none. See ``form.read``."""
+    notebook, _ = form.read(path, limited)
     check(notebook)
     return nbformat.from_dict(notebook)
 
 
-def check(notebook: doctor.Notebook) -> None:
+def check(notebook: form.Notebook) -> None:
     """Refuse what nbconvert would refuse in the middle of grading: ValueError says in one line what."""
-    cells = [cell | {"outputs": []} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
+    bare = [cell | {"outputs": []} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
     try:
-        nbformat.validate(notebook | {"cells": cells}, relax_add_props=True)
+        nbformat.validate(notebook | {"cells": bare}, relax_add_props=True)
     except nbformat.ValidationError as error:
-        raise ValueError(f"is JSON but not a notebook ({plain(str(error).splitlines()[0], 100)})") from None
+        raise ValueError(f"is JSON but not a notebook ({printable(str(error).splitlines()[0], 100)})") from None
 
 
-def restore(notebook: NotebookNode, originals: Mapping[str, Original]) -> list[doctor.Said]:
+def restore(notebook: NotebookNode, originals: Mapping[str, Original]) -> list[Said]:
     """Repair the released cells of a notebook that is to be graded; (what, remedy) pairs, deleted answers too.
 
     nbgrader's ``OverwriteCells`` then puts the locked text back, where it is another than that of the gradebook.
     """
-    said = doctor.repair(notebook, originals)
+    said = cells.repair(notebook, originals)
     notebook["cells"] = nbformat.from_dict(notebook["cells"])
-    return said + doctor.deleted_answers(notebook, originals)
+    return said + cells.deleted_answers(notebook, originals)
 
 
 def notebook_problems(file: str, notebook: NotebookNode, originals: Mapping[str, Original]) -> list[Problem]:
     """What is wrong with the cells of a notebook that was read; as a side effect they are repaired."""
-    if other := doctor.of_another_set(notebook, originals):
-        return [Problem(file, other, doctor.remedy(other), fatal=True)]
+    if other := cells.of_another_set(notebook, originals):
+        return [Problem(file, other, remedy(other), fatal=True)]
     return [Problem(file, *said) for said in restore(notebook, originals)]
 
 
@@ -97,7 +100,7 @@ def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str
     found: list[Problem] = []
     others = []
     for name, path in files:
-        reason = doctor.no_file(path)
+        reason = no_file(path)
         if reason == "is a folder":
             if name in wanted:
                 found.append(Problem(name, "is a folder", "Ask for the notebook itself.", fatal=True))
@@ -120,7 +123,7 @@ def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str
 
 def misnamed(wanted: str, others: Iterable[str]) -> list[str]:
     """The files that a missing notebook may be, its name off by case, a number, a folder."""
-    return [name for name in others if alike(wanted, name.rpartition("/")[2])]
+    return [name for name in others if resembles(wanted, name.rpartition("/")[2])]
 
 
 def _missing(folder: Path, name: str, near: list[str], others: Iterable[str]) -> Problem:
@@ -142,7 +145,7 @@ def _doctor(folder: Path) -> str:
 
 def read_time(path: Path) -> datetime | None:
     """The time in a ``timestamp.txt``, UTC without a zone; None if it is empty, ValueError if it is none."""
-    text = doctor.read_bytes(path, 100).decode().strip()
+    text = read_bytes(path, 100).decode().strip()
     try:
         return parse_utc(text) if text else None
     except (OverflowError, TypeError, AttributeError) as error:  # what dateutil raises for some texts
@@ -152,7 +155,7 @@ def read_time(path: Path) -> datetime | None:
 def time_problem(folder: Path) -> Problem | None:
     """What is wrong with ``timestamp.txt``: with one that it cannot read, nbgrader stops the class."""
     path = folder / "timestamp.txt"
-    if not os.path.lexists(path) or doctor.no_file(path) not in (None, "is a folder"):
+    if not os.path.lexists(path) or no_file(path) not in (None, "is a folder"):
         return None  # links and devices are named already
     with suppress(ValueError):
         read_time(path)
@@ -212,7 +215,7 @@ def _did(errors: Mapping[str, str]) -> str:
 def cause(notebook: NotebookNode, task: str) -> str:
     """The limit or the syntax error that ended an answer cell of a graded notebook, as a sentence, or ""."""
     for cell in notebook.cells:
-        if cell.cell_type == "code" and doctor.claimed(cell) == task:
+        if cell.cell_type == "code" and cells.claimed(cell) == task:
             errors = {output.ename: output.evalue for output in cell.outputs if output.output_type == "error"}
             return f"Cell {task} {_did(errors)}." if errors.keys() & {*LIMITS, *SYNTAX} else ""
     return ""
@@ -231,12 +234,12 @@ def _missing_names(notebook: NotebookNode) -> list[tuple[str, str]]:
         if cell.cell_type != "code" or not meta.get("solution") or cell.source.startswith("%%"):
             continue
         with suppress(*NOT_PYTHON):  # named already, as is what raised
-            doctor.python(cell.source)
+            cells.python(cell.source)
             if not any(output.output_type == "error" for output in cell.outputs):
                 wanted.append(meta["grade_id"])
-    bound = doctor.bound_names(notebook)
+    bound = cells.bound_names(notebook)
     return [
-        (f"nothing is called {name}{doctor.nearest(name, bound)}", f"Rename it to {name} and grade again with --force.")
+        (f"nothing is called {name}{cells.nearest(name, bound)}", f"Rename it to {name} and grade again with --force.")
         for name in wanted
         if name not in bound
     ]

@@ -19,7 +19,9 @@ from nbgrader.converters import GenerateAssignment
 from graders.classroom import checkup, preprocess
 from graders.classroom.course import Course
 from graders.classroom.submission import MAX_FILES
-from graders.notebook import doctor
+from graders.notebook import form
+from graders.notebook.cells import Original, claimed, released
+from graders.notebook.files import no_file, resembles
 from tests.path.course_maker import ROOT, edit, hand_in, make_course
 from tools import students
 from tools.notebooks import read as read_committed
@@ -110,7 +112,7 @@ def earlier(data):
     """A locked cell as an earlier release had it: another text, with the checksum of that."""
     cell = cells(data)["see_double"]
     cell["source"] = "print(double(0))"
-    original = doctor.Original("see_double", "code", "", None, grade=False, solution=False, locked=True)
+    original = Original("see_double", "code", "", None, grade=False, solution=False, locked=True)
     cell["metadata"]["nbgrader"]["checksum"] = original.with_source(cell["source"]).checksum
 
 
@@ -431,7 +433,7 @@ def refuses(root, here, said):
     assert not graded and any(problem.fatal for problem in problems)
     assert any(re.search(said, str(problem)) for problem in problems), problems
     assert course.jobs("01_tiny", "ben")
-    if doctor.no_file(root / "submitted/ada/01_tiny/tiny.ipynb"):
+    if no_file(root / "submitted/ada/01_tiny/tiny.ipynb"):
         assert course.jobs("01_tiny", "ada") == []  # it is not waited for
 
 
@@ -482,7 +484,7 @@ def test_a_name_is_mended(root, handed, here, name):
     "name", ["tinyx.ipynb", "my tiny.ipynb", "tiny.py", "tiny.ipynb.zip", "tiny~.ipynb", "tin.ipynb", "tiny"]
 )
 def test_another_name_is_not_taken_for_it(name):
-    assert not doctor.alike("tiny.ipynb", name)
+    assert not resembles("tiny.ipynb", name)
 
 
 TIMES = {"words": b"yesterday, I think", "bytes": b"\xff\xfe\x00", "long": b"2026 " * 100_000,
@@ -661,8 +663,8 @@ def test_the_truth_is_the_gradebook_and_else_the_release(root, tmp_path, here):
     edit(path, deleted("test_double_value"))
     assert "test cell test_double_value was deleted" in here(bare, "doctor", "submitted")[1]
     assert not (bare / "gradebook.db").exists()
-    course, released = Course(root), doctor.released(doctor.read(bare / "exercises/01_tiny/tiny.ipynb")[0])
-    assert checkup.truth(course, "01_tiny", "tiny") == checkup.truth(Course(bare), "01_tiny", "tiny") == released
+    course, given = Course(root), released(form.read(bare / "exercises/01_tiny/tiny.ipynb")[0])
+    assert checkup.truth(course, "01_tiny", "tiny") == checkup.truth(Course(bare), "01_tiny", "tiny") == given
     assert "BEGIN" not in path.read_text()
 
 
@@ -737,7 +739,7 @@ def download(package, tmp_path):
 def student(folder, *arguments, python=sys.executable):
     """What a student sees, with nothing but the standard library."""
     done = subprocess.run(
-        [python, "-I", "-S", "doctor.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+        [python, "-I", "-S", "doctor.pyz", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -771,11 +773,11 @@ def test_a_student_before_handing_in(download):
     assert "Square" not in out and out.splitlines()[-1] == "exercises/01_relu/relu.ipynb: would be graded."
     nbformat.validate(json.loads(path.read_text()))
     assert [file.read_bytes() for file in (path.parent / ".doctor").iterdir()] == [raw]
-    released = {claimed: cell.source for cell in read_committed(ROOT / "exercises/01_relu/relu.ipynb").cells
-                if (claimed := doctor.claimed(cell))}  # fmt: skip
-    mine = {claimed: cell.source for cell in read_committed(path).cells if (claimed := doctor.claimed(cell))}
-    assert mine.keys() == released.keys()
-    assert {name for name in mine if mine[name] != released[name]} == ANSWERS
+    given = {name: cell.source for cell in read_committed(ROOT / "exercises/01_relu/relu.ipynb").cells
+                if (name := claimed(cell))}  # fmt: skip
+    mine = {name: cell.source for cell in read_committed(path).cells if (name := claimed(cell))}
+    assert mine.keys() == given.keys()
+    assert {name for name in mine if mine[name] != given[name]} == ANSWERS
 
 
 def test_a_converted_notebook_is_one_line(download):
@@ -806,18 +808,8 @@ def test_what_would_not_be_graded(download, change, said):
     assert bool(err) != ("would NOT be graded as it now stands." in out)
 
 
-@pytest.mark.parametrize("text", [None, "{", '{"relu": [{"a": 1}]}', "[1]"])
-def test_without_the_released_cells_it_says_so(download, text):
-    (download / "doctor.json").unlink()
-    if text:
-        (download / "doctor.json").write_text(text)
-    code, out, err = student(download, "exercises")
-    assert (code, out) == (2, "")
-    assert err == "doctor.json is missing or damaged: take it from the course's download\n"
-
-
 def test_an_old_notebook_is_read_where_nbformat_is(handed):
     text = nbformat.writes(nbformat.convert(nbformat.read(handed, as_version=4), 3), version=3)
-    notebook, said = doctor.parse(text.encode())
+    notebook, said = form.parse(text.encode())
     assert said[0][0] == "is in the older nbformat 3.0"
     assert [cell["source"] for cell in notebook["cells"]] == [c.source for c in nbformat.read(handed, 4).cells]
