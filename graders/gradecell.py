@@ -36,7 +36,7 @@ def silence() -> Iterator[None]:
 
 
 def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Callable] | None = None) -> float:
-    """Judge one aspect of a task, print the verdict, return the points earned.
+    """Judge one aspect of a task, show the verdict, return the points earned.
 
     Args:
         set_name: the set's module: ``relu``.
@@ -57,5 +57,5 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Call
             verdict = task.judge(check_name, desk.cell_source(task.first_line), seed, desk.run_file)
         else:
             verdict = task.judge(check_name, testfile.cell_source(task.first_line), seed)
-    print(verdict)
+    verdict.show()
     return float(verdict.earned)

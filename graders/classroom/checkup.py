@@ -10,7 +10,7 @@ from pathlib import Path
 from nbgrader.api import MissingEntry
 
 from graders.classroom.course import Course, CourseError
-from graders.classroom.preprocess import originals, shown
+from graders.classroom.released import originals, shown
 from graders.classroom.submission import (
     LEFT_BEHIND,
     check,
@@ -279,7 +279,8 @@ def _truth(course: Course, assignment: str, name: str) -> Mapping[str, Original]
     if not url.startswith("sqlite:///") or Path(url.removeprefix("sqlite:///")).exists():  # else it would be made
         try:
             with course.gradebook() as gradebook:
-                return {key: shown(cell) for key, cell in originals(gradebook, course.dirs, assignment, name).items()}
+                source = course.source(assignment) / f"{name}.ipynb"
+                return {key: shown(cell) for key, cell in originals(gradebook, source, assignment).items()}
         except MissingEntry:
             pass
     for step in (course.dirs.release_directory, course.dirs.source_directory):

@@ -12,7 +12,7 @@ from nbformat.v4 import new_output
 from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.utils import is_grade
 
-from graders.classroom.report import Verdict, read_verdict
+from graders.judge.verdict import Verdict, shown_by
 
 OURS = re.compile(r"[\\/]graders[\\/]|from graders\b|import graders\b")
 TAGS = bleach.ALLOWED_TAGS | {"p", "br", "hr", "div", "span", "pre", "img", "sub", "sup", "dl", "dt", "dd", "del"}
@@ -63,8 +63,8 @@ def _told(outputs: list[NotebookNode]) -> list[NotebookNode]:
         if output.output_type == "error":  # a frame would show the hidden test
             line = f"{output.ename}: {output.evalue}".strip(": ")
             told.append(new_output("error", ename=output.ename, evalue=output.evalue, traceback=[line]))
-        elif output.output_type == "stream" and (verdict := read_verdict(output.text)):
-            told.append(new_output("display_data", {"text/html": _layout(verdict), "text/plain": output.text}))
+        elif verdict := shown_by([output]):
+            told.append(new_output("display_data", {"text/html": _layout(verdict), "text/plain": str(verdict)}))
         elif output.output_type != "execute_result":
             told.append(output)
     return told
@@ -78,8 +78,7 @@ def _layout(verdict: Verdict) -> str:
         f'<div class="col-xs-10"><code>{escape(value)}</code></div></div>'
         for name, value in verdict.evidence.items()
     )
-    title = f"{verdict.task} {verdict.check}: {verdict.earned:g} of {verdict.points:g} points"
     return (
-        f'<div class="alert alert-{colour}"><div><strong>{escape(title)}</strong></div>'
+        f'<div class="alert alert-{colour}"><div><strong>{escape(verdict.title)}</strong></div>'
         f"<div>{escape(verdict.message)}</div></div>{rows}"
     )

@@ -1,25 +1,79 @@
-"""nbgrader's step that executes a submission: makes a `Job` of it and has it run, here or wherever a pool runs it."""
+"""The steps that ``nbgrader autograde`` and the formgrader's button run: thin, on the functions of ``grade``."""
 
 import json
 import os
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, Any
 
 import nbformat
+from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, SubmittedNotebook
+from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, is_task
 from traitlets import Bool, Enum, Integer
 
-from graders.classroom.execute import LimitedExecute
-from graders.classroom.preprocess import originals
-from graders.classroom.submission import Original
-from graders.engine.job import Job, Settings
+from graders.classroom.mark import MARK, Mark
+from graders.classroom.outcome import outcome_problems
+from graders.classroom.released import Cells, job_of, originals
+from graders.classroom.submission import digest, notebook_problems, read_notebook
+from graders.engine.job import Settings
+from graders.engine.outcome import take_events
 from graders.engine.run import run
+from graders.notebook.files import no_file
+
+
+def _cells(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: str) -> Cells:
+    """Return the released cells of a notebook."""
+    source = Path(coursedir.format_path(coursedir.source_directory, ".", assignment)) / f"{notebook}.ipynb"
+    with Gradebook(db_url) as gradebook:
+        return originals(gradebook, source, assignment)
+
+
+class SubmissionExporter(NotebookExporter):
+    """nbconvert's way to a notebook, with the course's way of reading one: limits, and repairs of its form."""
+
+    def from_filename(self, filename: str, resources: ResourcesDict | None = None, **kw: Any) -> tuple[str, Any]:
+        """Convert a notebook; what is not a plain file is not even opened: a pipe would never end."""
+        if reason := no_file(Path(filename)):
+            raise NbGraderException(f"{filename} {reason}")
+        return super().from_filename(filename, resources=resources, **kw)
+
+    def from_file(self, file_stream: IO[str], resources: ResourcesDict | None = None, **kw: Any) -> tuple[str, Any]:
+        """Convert the notebook of an open file, read within limits: ``nbformat.read`` trips over a byte-order mark."""
+        notebook = read_notebook(Path(file_stream.name), limited=self.parent._sanitizing)  # else it is nbgrader's own
+        return self.from_notebook_node(notebook, resources=resources, **kw)
+
+
+class CleanSubmission(NbGraderPreprocessor):
+    """Refuse symbolic links, drop files that the assignment does not list, restore released cells."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Clean up ``nb`` and the folder that nbgrader has copied the submission's other files to."""
+        about = resources["nbgrader"]
+        coursedir = self.parent.parent.coursedir
+        source = Path(coursedir.format_path(coursedir.source_directory, ".", about["assignment"]))
+        submitted = Path(coursedir.format_path(coursedir.submitted_directory, about["student"], about["assignment"]))
+        copied = Path(coursedir.format_path(coursedir.autograded_directory, about["student"], about["assignment"]))
+        if any(path.is_symlink() for path in (submitted.parent, submitted, submitted / f"{about['notebook']}.ipynb")):
+            raise NbGraderException(f"{submitted}: symbolic links are not graded")
+        for folder, _, names in os.walk(copied):
+            for name in names:
+                path = Path(folder, name)
+                listed = name == "timestamp.txt" or (source / path.relative_to(copied)).is_file()
+                if not listed:
+                    self.log.warning("Leaving out %s, which is not part of the assignment", path)
+                    path.unlink()
+        cells = _cells(about["db_url"], coursedir, about["assignment"], about["notebook"])
+        for problem in notebook_problems(f"{about['notebook']}.ipynb", nb, cells):
+            if problem.fatal:
+                raise NbGraderException(f"{about['student']}: {problem}")
+            self.log.warning("%s: %s", about["student"], problem)
+        nb.metadata[MARK] = {"digest": digest(nb, cells)}
+        return nb, resources
 
 
 class TrustedExecute(NbGraderPreprocessor):
@@ -34,6 +88,7 @@ class TrustedExecute(NbGraderPreprocessor):
     memory = Integer(Settings.memory, help="Bytes that a process of a notebook may take.").tag(config=True)
     processes = Integer(Settings.processes, help="Processes and threads of a notebook at a time.").tag(config=True)
     disk = Integer(Settings.disk, help="Bytes of files that a notebook may write.").tag(config=True)
+    seed = Integer(Settings.seed, help="Seed of the hidden inputs.").tag(config=True)
     figures = Bool(False, help="Run locked cells that only draw (plot_...): half of the time.").tag(config=True)
     sandbox = Enum(
         ("required", "off"),
@@ -41,35 +96,22 @@ class TrustedExecute(NbGraderPreprocessor):
         help="'off': go on without a sandbox. What is handed in can then do all that you can.",
     ).tag(config=True)
 
-    ahead: ClassVar[Callable[[Job], str] | None] = None  # who has run jobs already, if anybody has
-
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
-        """Execute ``nb``.
+        """Execute ``nb``, and pass on to `SaveGrades` what must not stand in a notebook's metadata meanwhile.
 
         Raises:
             SandboxError: there is no sandbox, and one is required.
         """
-        if os.name != "posix" and self.sandbox == "off":  # no fork there
-            return LimitedExecute(parent=self.parent).preprocess(nb, resources)
-        job = self.job(nb, resources)
-        executed = (TrustedExecute.ahead or run)(job)
-        return nbformat.reads(executed, as_version=4), resources
-
-    def job(self, nb: NotebookNode, resources: ResourcesDict) -> Job:
-        """What has to be executed of a sanitised ``nb``: all that is trusted in it comes from the gradebook."""
         about = resources["nbgrader"]
-        cells = _released(about["db_url"], self._coursedir(), about["assignment"], about["notebook"]).values()
-        code = [cell for cell in cells if cell.cell_type == "code"]
-        return Job(
-            json.dumps(nb),
-            tests=tuple((cell.grade_id, cell.source) for cell in code if cell.grade and not cell.solution),
-            given=tuple(cell.source for cell in code if cell.locked and not cell.grade),
-            answers=tuple(cell.source for cell in code if cell.solution),
-            settings=self.settings(),
-        )
+        cells = _cells(about["db_url"], self.parent.parent.coursedir, about["assignment"], about["notebook"])
+        about["digest"] = nb.metadata.pop(MARK)["digest"]
+        executed = nbformat.reads(run(job_of(json.dumps(nb), cells, self.settings())), as_version=4)
+        about["events"] = tuple(take_events(executed))
+        about["problems"] = tuple(outcome_problems(f"{about['notebook']}.ipynb", executed, about["events"]))
+        return executed, resources
 
     def settings(self) -> Settings:
-        """The limits, as configured; the seed comes from the environment."""
+        """Return the limits, as configured."""
         return Settings(
             cell_time=self.timeout,
             notebook_time=self.notebook_timeout,
@@ -77,22 +119,43 @@ class TrustedExecute(NbGraderPreprocessor):
             memory=self.memory,
             processes=self.processes,
             disk=self.disk,
-            seed=int(os.environ.get("GRADERS_SEED", "0")),
+            seed=self.seed,
             figures=self.figures,
             sandbox=self.sandbox,
         )
 
-    def _coursedir(self) -> CourseDirectory:
-        return self.parent.parent.coursedir
+
+class SaveGrades(SaveAutoGrades):
+    """nbgrader's, with all grades of a notebook in one transaction; and the notebook says which file was graded.
+
+    nbgrader writes a notebook into autograded/ before it executes it, and commits each cell's grade on its own: after a
+    kill it cannot tell what is finished. The mark is written with the executed notebook, when the grades are in.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Save the grades of ``nb``, mark it."""
+        about = resources["nbgrader"]
+        with Gradebook(about["db_url"]) as gradebook:
+            row = gradebook.find_submission_notebook(about["notebook"], about["assignment"], about["student"])
+            save_grades(gradebook, row, nb)
+        nb.metadata[MARK] = Mark(about["digest"], about["problems"], about["events"]).as_data()
+        return nb, resources
 
 
-def _released(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: str) -> dict[str, Original]:
-    """The released cells, read from the gradebook once for each version of the source."""
-    source = Path(coursedir.format_path(coursedir.source_directory, ".", assignment)) / f"{notebook}.ipynb"
-    return _read(db_url, coursedir, assignment, notebook, source.stat().st_mtime_ns)
+def save_grades(gradebook: Gradebook, row: SubmittedNotebook, notebook: NotebookNode) -> None:
+    """Put the grades and comments of an executed notebook into its row, as nbgrader's ``SaveAutoGrades`` does.
 
-
-@lru_cache(maxsize=64)
-def _read(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: str, _: int) -> dict[str, Original]:
-    with Gradebook(db_url) as gradebook:
-        return originals(gradebook, coursedir, assignment, notebook)
+    A manual score stays, and then the cell is to be looked at again; all is in one transaction.
+    """
+    grades = {grade.name: grade for grade in row.grades}
+    comments = {comment.name: comment for comment in row.comments}
+    for cell in notebook.cells:
+        if is_grade(cell):
+            grade = grades[cell.metadata.nbgrader["grade_id"]]
+            grade.auto_score, _ = determine_grade(cell)
+            grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        if is_solution(cell) or is_task(cell):
+            meta = cell.metadata.nbgrader
+            untouched = meta.get("checksum") == compute_checksum(cell) and not is_task(cell)
+            comments[meta["grade_id"]].auto_comment = "No response." if untouched else None
+    gradebook.db.commit()

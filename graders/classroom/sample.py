@@ -9,22 +9,26 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 
 from graders.classroom.course import Course
+from graders.classroom.errors import CourseError
+from graders.classroom.gradebook import Records
+from graders.classroom.grading import Grading
 from graders.classroom.report import table
-from graders.classroom.submission import LEFT_BEHIND, Problem
-from graders.notebook.problem import printable
+from graders.classroom.submission import LEFT_BEHIND
+from graders.engine.job import Settings
+from graders.engine.pool import Crew
+from graders.notebook.problem import Problem, printable
 
 HEAD = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
 HANDED_IN = "2026-02-02 12:00:00 UTC"  # nbgrader's release_feedback needs a time
 STEPS = ("submitted", "autograded", "feedback")
 
 
-class SampleError(Exception):
+class SampleError(CourseError):
     """The sample class cannot be built; the text is one line with a remedy."""
 
 
@@ -46,7 +50,8 @@ def clear(course: Course) -> None:
         SampleError: some of it is someone else's.
     """
     there = [(path.name, f"{step}/") for step in STEPS for path in (course.root / step).glob("*")]
-    there += [(name, "gradebook.db") for name in course.scores()[0]]
+    with Records(course) as records:
+        there += [(name, "gradebook.db") for name in records.scores()[0]]
     own = {*students(course.root), *LEFT_BEHIND}
     if others := sorted({name for name, _ in there} - own):
         places = list(dict.fromkeys(place for name, place in there if name not in own))
@@ -100,13 +105,14 @@ def _fill(exercise: Path, answers: Path, rule: dict[str, str]) -> str:
     return nbformat.writes(notebook)
 
 
-def observed(course: Course, faults: dict[str, dict[str, list[Problem]]]) -> dict[str, dict[str, dict[str, object]]]:
-    """Scores, lost points and faults of the graded class, in the form of ``sample/expected.json``."""
-    rows, _ = course.scores()
+def observed(
+    records: Records, rows: dict[str, dict[str, float | None]], faults: dict[str, dict[str, list[Problem]]]
+) -> dict[str, dict[str, dict[str, object]]]:
+    """Return scores, lost points and faults of the graded class, in the form of ``sample/expected.json``."""
     seen: dict[str, dict[str, dict[str, object]]] = {}
     for student, scores in sorted(rows.items()):
         for assignment, score in sorted(scores.items()):
-            lost = [] if score is None else [str(x).split("  ", 2)[2] for x in course.lost(assignment, student)]
+            lost = [] if score is None else [str(x).split("  ", 2)[2] for x in records.lost(assignment, student)]
             said = [str(problem) for problem in faults.get(assignment, {}).get(student, [])]
             seen.setdefault(student, {})[assignment] = {"score": score, "lost": lost, "faults": said}
     return seen
@@ -125,16 +131,13 @@ def differences(expected: dict[str, dict], seen: dict[str, dict]) -> list[str]:
     return lines
 
 
-Grade = Callable[[Course, str, list[str], bool], dict[str, list[Problem]]]
-
-
-def run_sample(course: Course, grade_class: Grade, print_lost: Callable, update: bool = False) -> int:
-    """Build, grade, write feedback, print the scores, compare with what is expected; the exit code.
+def run_sample(course: Course, crew: Crew, settings: Settings, update: bool = False) -> int:
+    """Build, grade, write feedback, print the scores, compare with what is expected; return the exit code.
 
     Args:
         course: the course folder.
-        grade_class: grades an assignment for these students, saying what happens.
-        print_lost: prints a line on each lost point.
+        crew: the workers that execute notebooks.
+        settings: the limits of an execution.
         update: write ``sample/expected.json`` in place of comparing with it.
     """
     clear(course)
@@ -143,12 +146,14 @@ def run_sample(course: Course, grade_class: Grade, print_lost: Callable, update:
     for assignment in course.assignments:
         if not course.students(assignment):
             continue
-        faults[assignment] = grade_class(course, assignment, course.students(assignment), True)
+        course.register(assignment)
+        faults[assignment] = Grading(course, assignment, crew, settings).grade(course.students(assignment), force=True)
         course.feedback(assignment)
-    rows, most = course.scores()
-    print(f"\n{table(rows, most)}\n")
-    print_lost(course, rows)
-    seen = observed(course, faults)
+    with Records(course) as records:
+        rows, most = records.scores()
+        print(f"\n{table(rows, most)}\n")
+        print("\n".join(records.lines(rows)))
+        seen = observed(records, rows, faults)
     path = course.root / "sample/expected.json"
     if update:
         path.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,14 +1,15 @@
-"""What can be wrong with a submission, found by reading it: the folder, the notebook, and the notebook after grading.
+"""A submission, from its folder to what can be executed: read once, repaired once, or refused.
 
-Plain functions on paths and notebooks; ``graders/classroom/preprocess.py`` and the command line call them. What
-a notebook by itself tells, and how it is repaired, is in ``graders/notebook/``, which students have too.
+What a notebook by itself tells, and how it is repaired, is in ``graders/notebook/``, which students have too.
 """
 
+import hashlib
+import json
 import os
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,19 +17,110 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import parse_utc
 
-from graders.engine.outcome import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME
+from graders.classroom.released import Cells, Released, sanitise
 from graders.notebook import cells, form
-from graders.notebook.cells import NOT_PYTHON, Original
+from graders.notebook.cells import Original, claimed
 from graders.notebook.doctor import remedy
 from graders.notebook.files import KEPT, no_file, read_bytes, resembles
 from graders.notebook.problem import Problem, Said, printable
 
-__all__ = ["Original", "Problem", "folder_problems", "outcome_problems", "read_notebook", "restore"]
-
 LEFT_BEHIND = {"timestamp.txt", ".DS_Store", ".ipynb_checkpoints", "__pycache__", "submission_secret.txt", KEPT}
 MAX_FILES = 200  # files and folders of a submission
-LIMITS = (CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME)
-SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a student handed in for a set.
+
+    Args:
+        student: the name of the student's folder.
+        assignment: the set's.
+        folder: where it lies.
+        notebooks: the names that the set's notebooks have.
+    """
+
+    student: str
+    assignment: str
+    folder: Path
+    notebooks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{printable(self.student)}, {self.assignment}"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A notebook that was read, repaired and sanitised.
+
+    Args:
+        text: its JSON.
+        digest: what tells it from one that would be graded in another way.
+    """
+
+    text: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A submission that can be executed.
+
+    Args:
+        submission: where it comes from.
+        notebooks: all of the set's, by name.
+        time: when it was handed in, UTC without a zone; None: it does not say.
+        problems: what was wrong with it, and was repaired or left out.
+    """
+
+    submission: Submission
+    notebooks: Mapping[str, Ready]
+    time: datetime | None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A submission that cannot be graded; at least one of the problems is fatal."""
+
+    submission: Submission
+    problems: tuple[Problem, ...]
+
+
+def prepare(submission: Submission, released: Released) -> Prepared | Refused:
+    """Read and repair what was handed in.
+
+    Args:
+        submission: where it lies.
+        released: the set.
+    """
+    problems = folder_problems(submission.folder, released.cells, released.files)
+    ready = {}
+    for name, known in {} if any(problem.fatal for problem in problems) else released.cells.items():
+        file = f"{name}.ipynb"
+        try:
+            notebook = read_notebook(submission.folder / file)
+        except ValueError as error:
+            problems.append(Problem(file, str(error), remedy(str(error)), fatal=True))
+            continue
+        found = notebook_problems(file, notebook, known)
+        problems += found
+        if not any(problem.fatal for problem in found):
+            number = digest(notebook, known)
+            sanitise(notebook, known, released.kernels[name])
+            ready[name] = Ready(json.dumps(notebook), number)
+    if any(problem.fatal for problem in problems):
+        return Refused(submission, tuple(problems))
+    return Prepared(submission, ready, handed_in(submission.folder), tuple(problems))
+
+
+def digest(notebook: NotebookNode, known: Cells) -> str:
+    """Return what tells a repaired notebook from one that would be graded in another way, whatever its outputs are."""
+    found = []
+    for cell in notebook["cells"]:
+        name = claimed(cell)
+        source = "" if name and known[name].locked else cell["source"]
+        found.append([name, cell["cell_type"], source, cell["metadata"].get("tags")])
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 def read_notebook(path: Path, limited: bool = True) -> NotebookNode:
@@ -48,10 +140,7 @@ def check(notebook: form.Notebook) -> None:
 
 
 def restore(notebook: NotebookNode, originals: Mapping[str, Original]) -> list[Said]:
-    """Repair the released cells of a notebook that is to be graded; (what, remedy) pairs, deleted answers too.
-
-    nbgrader's ``OverwriteCells`` then puts the locked text back, where it is another than that of the gradebook.
-    """
+    """Repair the released cells of a notebook that is to be graded; (what, remedy) pairs, deleted answers too."""
     said = cells.repair(notebook, originals)
     notebook["cells"] = nbformat.from_dict(notebook["cells"])
     return said + cells.deleted_answers(notebook, originals)
@@ -169,77 +258,3 @@ def handed_in(folder: Path) -> datetime | None:
     with suppress(ValueError):
         return read_time(folder / "timestamp.txt")
     return None
-
-
-def outcome_problems(notebook: NotebookNode) -> list[tuple[str, str]]:
-    """What went wrong while a graded ``notebook`` ran beyond wrong answers: time, output, syntax, missing names."""
-    said: list[tuple[str, str]] = []
-    stopped = False
-    for number, cell in enumerate(notebook.cells, 1):
-        if cell.cell_type != "code":
-            continue
-        meta = cell.metadata.get("nbgrader") or {}
-        name = f"cell {meta['grade_id']}" if meta.get("grade_id") else f"cell {number}"
-        errors = {output.ename: output.evalue for output in cell.outputs if output.output_type == "error"}
-        if CELL_TIME in errors and not errors[CELL_TIME].startswith("not run"):
-            said.append((f"{name} {errors[CELL_TIME].removeprefix('this cell ')}", "Look for an endless loop."))
-        elif KERNEL_DIED in errors and not errors[KERNEL_DIED].startswith("not run"):
-            said.append((f"the kernel died in {name}", "What ran before keeps its points; look for exit or memory."))
-        elif NOTEBOOK_TIME in errors and not stopped:
-            stopped = True
-            said.append(
-                (f"stopped before {name}: {errors[NOTEBOOK_TIME].removeprefix('not run: ')}", "Look for loops.")
-            )
-        elif meta.get("solution") and errors.keys() - set(LIMITS):
-            said.append((f"{name} {_did(errors)}", "Its tests earn nothing."))
-        elif not meta.get("grade") and errors.keys() & set(SYNTAX):
-            said.append((f"{name} {_did(errors)}", "Nothing in it ran; an answer that needs it earns nothing."))
-        if any(CUT in output.get("text", "") for output in cell.outputs if output.output_type == "stream"):
-            said.append((f"{name} wrote more than the limit of output", "The rest was cut; the points stand."))
-    return said + _missing_names(notebook)
-
-
-def _did(errors: Mapping[str, str]) -> str:
-    """What a cell did that ended in these errors, by name: the end of a sentence that begins with the cell."""
-    kind = next((kind for kind in LIMITS if kind in errors), None) or next(iter(errors))
-    text = errors[kind]
-    if kind in SYNTAX:
-        return f"has a syntax error ({_line(text)})"
-    if kind not in LIMITS:
-        return f"raises {kind} ({_line(text)})"
-    if text.startswith("not run"):
-        return f"was {text}"
-    return "ended the kernel" if kind == KERNEL_DIED else text.removeprefix("this cell ")
-
-
-def cause(notebook: NotebookNode, task: str) -> str:
-    """The limit or the syntax error that ended an answer cell of a graded notebook, as a sentence, or ""."""
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and cells.claimed(cell) == task:
-            errors = {output.ename: output.evalue for output in cell.outputs if output.output_type == "error"}
-            return f"Cell {task} {_did(errors)}." if errors.keys() & {*LIMITS, *SYNTAX} else ""
-    return ""
-
-
-def _line(text: str) -> str:
-    text = re.sub(r"\s*\((\S+, )?line (\d+)\)", r", line \2", text)  # without the kernel's name for the cell
-    return " ".join(text.split())[:120]
-
-
-def _missing_names(notebook: NotebookNode) -> list[tuple[str, str]]:
-    """Answer cells whose name no cell of the notebook binds: a class deleted or renamed."""
-    wanted = []
-    for cell in notebook.cells:
-        meta = cell.metadata.get("nbgrader") or {}
-        if cell.cell_type != "code" or not meta.get("solution") or cell.source.startswith("%%"):
-            continue
-        with suppress(*NOT_PYTHON):  # named already, as is what raised
-            cells.python(cell.source)
-            if not any(output.output_type == "error" for output in cell.outputs):
-                wanted.append(meta["grade_id"])
-    bound = cells.bound_names(notebook)
-    return [
-        (f"nothing is called {name}{cells.nearest(name, bound)}", f"Rename it to {name} and grade again with --force.")
-        for name in wanted
-        if name not in bound
-    ]

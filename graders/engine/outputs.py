@@ -39,6 +39,11 @@ class Outputs:
         """How many characters are kept, about."""
         return min(self._written, self.most)
 
+    @property
+    def cut(self) -> bool:
+        """Whether something was left out."""
+        return self._written > self.most
+
     def __call__(self, message: object) -> None:
         """Take one message, as in Jupyter's protocol; what is none is passed over."""
         content = message.get("content") if isinstance(message, dict) else None

@@ -461,28 +461,9 @@ class WarmParent(Parent):
             self._process.wait()
         self._log.close()
         self._folder.cleanup()
-        for _ in range(200 if self._group else 0):  # its last process may still be on its way out
+        group, self._group = self._group, None
+        for _ in range(200 if group else 0):  # its last process may still be on its way out
             with suppress(OSError):
-                _remove(self._group)
+                _remove(group)
                 break
             time.sleep(0.005)
-
-
-_early: list[WarmParent] = []
-
-
-def start_early() -> None:
-    """Start a warm parent before it is known whether it is needed; without one the wait comes later."""
-    with suppress(SandboxError, OSError):
-        _early.append(WarmParent("required"))
-
-
-def take_early() -> WarmParent | None:
-    """The warm parent that was started early, once."""
-    return _early.pop() if _early else None
-
-
-def end_early() -> None:
-    """End it if nobody took it."""
-    if parent := take_early():
-        parent.close()

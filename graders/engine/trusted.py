@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 from graders.judge.proxy import DESK, Desk, Proxy
+from graders.judge.verdict import SHOWN
 
 
 class Bench:
@@ -30,7 +31,7 @@ class Bench:
         self._given = {name: source for source in given for name in _bound(source)}
 
     def run(self, source: str, desk: Desk) -> list[NotebookNode]:
-        """Run a grade cell: what it prints, then its last expression's value or its error.
+        """Run a grade cell; return what it prints, its verdicts, its last expression's value or its error.
 
         Raises:
             KernelGone, OutOfTime, SandboxError, NoMemory: `desk` did; what else is raised ends in the outputs.
@@ -38,10 +39,11 @@ class Bench:
         from graders.engine.kernel import KernelGone, OutOfTime
         from graders.engine.sandbox import NoMemory, SandboxError
 
-        shown, told, outputs = io.StringIO(), io.StringIO(), []
-        token = DESK.set(desk)
+        printed, complaints, outputs = io.StringIO(), io.StringIO(), []
+        token, verdicts = DESK.set(desk), []
+        shown = SHOWN.set(verdicts)
         try:
-            with redirect_stdout(shown), redirect_stderr(told):
+            with redirect_stdout(printed), redirect_stderr(complaints):
                 value = self._evaluate(source, desk)
         except (KernelGone, OutOfTime, SandboxError, NoMemory):
             raise
@@ -52,13 +54,14 @@ class Bench:
             if value is not None:
                 outputs = [new_output("execute_result", data={"text/plain": repr(value)}, execution_count=None)]
         finally:
+            SHOWN.reset(shown)
             DESK.reset(token)
         streams = [
             new_output("stream", name=name, text=stream.getvalue())
-            for name, stream in (("stdout", shown), ("stderr", told))
+            for name, stream in (("stdout", printed), ("stderr", complaints))
             if stream.getvalue()
         ]
-        return streams + outputs
+        return streams + [new_output("display_data", data) for data in verdicts] + outputs
 
     def _evaluate(self, source: str, desk: Desk) -> object:
         tree = ast.parse(source, "<grade cell>")

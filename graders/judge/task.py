@@ -17,6 +17,7 @@ from graders.inside.records import Case, Helper, Record
 from graders.inside.wire import WireError
 from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, alike, allowed, first_finding
 from graders.judge.reading import forbidden
+from graders.judge.verdict import Verdict
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
@@ -206,23 +207,6 @@ class Mistake:
     operation: Callable
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a check found: the data behind a score."""
-
-    task: str
-    check: str
-    points: float
-    earned: float
-    message: str
-    evidence: dict[str, str] = field(default_factory=dict)
-    mistake: str = ""
-
-    def __str__(self) -> str:
-        head = f"{self.task} {self.check}: {self.earned:g} of {self.points:g} points"
-        return "\n".join([head, self.message, *(f"  {name}: {text}" for name, text in self.evidence.items())])
-
-
 @dataclass(eq=False)
 class Task:
     """What a student is asked for, how it is judged, and the mistakes that are known.
@@ -301,7 +285,14 @@ class Task:
             else finding.message
         )
         return Verdict(
-            self.name, check.name, check.points, 0.0, message, finding.evidence, mistake.name if mistake else ""
+            self.name,
+            check.name,
+            check.points,
+            0.0,
+            message,
+            finding.evidence,
+            mistake=mistake.name if mistake else "",
+            look=finding.look,
         )
 
     def find(self, check: Check, operation: Operation, seed: int) -> Finding | None:

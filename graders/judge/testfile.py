@@ -18,7 +18,7 @@ from IPython import get_ipython
 from torch.autograd import Function
 
 from graders.inside import testrun
-from graders.judge.task import Verdict
+from graders.judge.verdict import Verdict
 
 LIMIT = 10.0  # seconds for one run of the file
 TOTAL = 22.0  # for all runs: a grade cell has 30

@@ -14,6 +14,7 @@ import pytest
 from distributed import Client
 
 from graders.classroom.course import Course
+from graders.classroom.gradebook import Records
 from tests.engine.commands import DOUBLE, RIGHT, TRIPLE, WRONG, grade, start, tiny_course
 from tests.path.course_maker import ROOT, hand_in
 
@@ -91,7 +92,7 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 
 def scores(root: Path) -> dict[str, float | None]:
-    return {student: row["01_tiny"] for student, row in Course(root).scores()[0].items()}
+    return {student: row["01_tiny"] for student, row in Records(Course(root)).scores()[0].items()}
 
 
 def test_two_workers_grade_a_class_and_the_loss_of_one_costs_nothing(cluster, tmp_path):

@@ -18,6 +18,7 @@ from nbgrader.converters import GenerateAssignment
 
 from graders.classroom import checkup, preprocess
 from graders.classroom.course import Course
+from graders.classroom.gradebook import Records
 from graders.classroom.submission import MAX_FILES
 from graders.notebook import form
 from graders.notebook.cells import Original, claimed, released
@@ -650,10 +651,10 @@ def test_what_is_graded_is_not_graded_again_for_a_repair(root, handed, here):
     code, out, err = here(root, "grade", "tiny", "ada", "--no-sandbox")
     assert (code, err) == (0, "") and "1 of them before" in out
     assert (root / "autograded/ada/01_tiny/tiny.ipynb").read_bytes() == graded
-    assert Course(root).scores()[0]["ada"]["01_tiny"] == 6
+    assert Records(Course(root)).scores()[0]["ada"]["01_tiny"] == 6
     edit(handed, in_cell("double", source="def double(x):\n    return x"))
     assert "before" not in here(root, "grade", "tiny", "ada", "--no-sandbox")[1]
-    assert Course(root).scores()[0]["ada"]["01_tiny"] == 2
+    assert Records(Course(root)).scores()[0]["ada"]["01_tiny"] == 2
 
 
 def test_the_truth_is_the_gradebook_and_else_the_release(root, tmp_path, here):
