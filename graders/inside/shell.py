@@ -21,8 +21,9 @@ from traitlets.config import Config
 from graders.inside import channel as frames
 from graders.inside import testrun
 from graders.inside.channel import Channel
-from graders.inside.observe import STUDENT_ERRORS, fresh, pristine, resolve, told
+from graders.inside.observe import STUDENT_ERRORS, fresh, resolve, told
 from graders.inside.operation import Responder
+from graders.inside.pristine import pristine
 from graders.inside.records import Failure
 from graders.inside.refusal import REFUSED
 from graders.inside.wire import WireError, decode, encode

@@ -11,8 +11,9 @@ from types import FunctionType
 import torch
 from torch import Tensor
 
-from graders.inside.observe import fresh, pristine, surroundings
+from graders.inside.observe import fresh, surroundings
 from graders.inside.operation import Operation, OperationError, local
+from graders.inside.pristine import pristine
 from graders.inside.records import Case, Helper, Record
 from graders.inside.wire import WireError
 from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, alike, allowed, first_finding

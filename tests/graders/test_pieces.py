@@ -14,8 +14,9 @@ from torch.overrides import TorchFunctionMode, _len_torch_function_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack
 
 from graders.gradecell import grade
-from graders.inside.observe import _settings, observe
+from graders.inside.observe import observe
 from graders.inside.operation import Operation, OperationError, local
+from graders.inside.pristine import settings
 from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
 from graders.inside.wire import WireError, copy_of, decode, encode
 from graders.judge import looks as look
@@ -193,7 +194,7 @@ def test_what_is_left_on_is_told_and_does_not_reach_the_next_case(what: str, wat
         return y
 
     def state() -> tuple:
-        return _settings(), torch.get_default_device(), _len_torch_function_stack(), _len_torch_dispatch_stack()
+        return settings(), torch.get_default_device(), _len_torch_function_stack(), _len_torch_dispatch_stack()
 
     before = state()
     seen = observe(careless, case(watch=watch))
