@@ -1,4 +1,4 @@
-"""The kernel: an IPython shell that takes cells and questions from a channel. Runs on the kernel's side.
+"""The kernel from inside: an IPython shell that takes cells and questions from a channel. Runs on the kernel's side.
 
 It is no Jupyter kernel: a forked process is one at once, without threads or ports. What it sends has the form of
 Jupyter's messages, so that outputs come out as they do under Jupyter.
@@ -165,7 +165,7 @@ def make_shell() -> NotebookShell:
     return shell
 
 
-class Kernel:
+class Server:
     """Serves one channel until it is closed.
 
     Args:

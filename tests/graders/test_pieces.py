@@ -73,7 +73,7 @@ def test_cases_records_and_numbers_come_back_equal() -> None:
     record = Record(Failure("forward", "ValueError", "no"), outputs=(X,), grads=(None, X), changed=("argument 0",))
     back = decode(encode({"a": [1, 2.5, float("inf"), None, "s", True], "r": record, "h": Helper("f")}))
     assert back["a"] == [1, 2.5, float("inf"), None, "s", True] and back["h"] == Helper("f")
-    assert back["r"].failure == record.failure and look.alike(back["r"], record)
+    assert back["r"].failure == record.failure and look.same_behaviour(back["r"], record)
     sent = decode(encode(case(keywords=("x",), watch=("trace",))))
     assert sent.keywords == ("x",) and sent.watch == ("trace",) and torch.equal(sent.args[0], X)
 
