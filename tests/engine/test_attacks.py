@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from graders.engine import memory, sandbox
 from graders.engine import run as engine
-from graders.engine import sandbox
 from graders.engine.job import Job, Settings
 from tests.engine import arena, attack_stock, reaper
 from tests.engine.attacks import ATTACKS, MODULES, ROOT, build
@@ -92,10 +92,10 @@ def test_it_gains_nothing_and_a_person_sees_it(graded, name):
 @pytest.fixture(scope="module")
 def unlimited() -> set[str]:
     """The attacks that nothing holds where no control group can be made: several processes have no limit in common."""
-    group = sandbox._memory_group()
+    group = memory.new_group()
     if group is None:
         return {"memory-processes"}
-    sandbox._remove(group)
+    memory.remove(group)
     return set()
 
 

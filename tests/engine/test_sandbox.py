@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graders.engine import run, sandbox
+from graders.engine import memory, run, sandbox
 from graders.engine.job import Settings
 from graders.engine.sandbox import SandboxError, WarmParent
 from tests.engine.conftest import SETTINGS, text
@@ -154,8 +154,8 @@ def test_a_control_group_is_made_and_removed(warm):
 
 
 def test_a_folder_that_is_no_control_group_is_not_taken_for_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(sandbox, "Path", lambda root, *parts: Path(tmp_path if "cgroup" in str(root) else root, *parts))
-    assert sandbox._memory_group() is None
+    monkeypatch.setattr(memory, "Path", lambda root, *parts: Path(tmp_path if "cgroup" in str(root) else root, *parts))
+    assert memory.new_group() is None
     assert list(tmp_path.iterdir()) == []
 
 
