@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-from graders.inside.observe import pristine
 from graders.inside.operation import Operation, Responder
+from graders.inside.pristine import pristine
 from graders.judge import proxy, testfile
 from graders.judge.proxy import DESK
 from graders.sets import load

@@ -7,7 +7,8 @@ from time import monotonic
 from types import TracebackType
 
 from graders.engine.job import Settings
-from graders.engine.sandbox import Parent, Share
+from graders.engine.memory import Share
+from graders.engine.sandbox import Parent
 from graders.inside import channel as frames
 from graders.inside.channel import ChannelError
 from graders.inside.wire import WireError, decode, encode

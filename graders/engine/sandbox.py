@@ -5,8 +5,6 @@ What is visible in there: the system and the Python environment, read-only; no c
 
 import json
 import os
-import re
-import secrets
 import shutil
 import socket
 import subprocess
@@ -19,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from graders.engine.job import Settings
+from graders.engine.memory import Share, killed, new_group, remove
 from graders.inside.channel import Channel
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -133,115 +132,6 @@ def _walls(side: Path) -> list[str]:
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
-def _memory_group() -> Path | None:
-    """A new control group, with half of this machine's memory: the warm parent goes into `warm` in it, kernels beside.
-
-    None: there is no such thing here, or it is not ours to make. Then what each process may take is the only limit.
-    """
-    share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        for left in Path(root).glob("graders-*"):  # by a grader that was killed
-            if not Path("/proc", left.name.split("-")[1]).exists():
-                with suppress(OSError):
-                    _remove(left)
-        group = Path(root, f"graders-{os.getpid()}-{secrets.token_hex(4)}")
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            with (group / file).open("r+") as limit:  # in a folder that is no control group there is none
-                limit.write(str(share))
-            if file == "memory.max":
-                (group / "cgroup.subtree_control").write_text("+memory")
-            (group / "warm").mkdir()
-            return group
-        except OSError:  # made, but of another hierarchy
-            group.rmdir()
-    return None
-
-
-def _remove(group: Path) -> None:
-    """Remove a control group and those in it.
-
-    Raises:
-        OSError: something in it still runs.
-    """
-    for own in group.glob("*/"):
-        own.rmdir()
-    group.rmdir()
-
-
-class Share:
-    """What all kernels of a notebook may have of memory, together: a control group, where one can be made.
-
-    Args:
-        run: the control group of all notebooks of a run; None where there is none.
-        most: bytes. At most three quarters of what the run has: a notebook finds its own limit first.
-    """
-
-    def __init__(self, run: Path | None, most: int) -> None:
-        self._run = run
-        self.group: Path | None = None
-        if run is None:
-            return
-        group = run / secrets.token_hex(4)
-        with suppress(OSError, ValueError):
-            group.mkdir()
-            name = "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
-            (group / name).write_text(str(min(most, int((run / name).read_text()) * 3 // 4)))
-            self.group = group
-
-    def take(self, process: int) -> None:
-        """Bring a kernel that has not started anything under the limit, if that can be done.
-
-        Args:
-            process: its number where its parent is, one namespace further in than here.
-        """
-        if self._run is None or self.group is None:
-            return
-        with suppress(OSError):
-            for number in (self._run / "warm" / "cgroup.procs").read_text().split():
-                with suppress(FileNotFoundError, ProcessLookupError):  # another kernel, that has ended meanwhile
-                    status = Path("/proc", number, "status").read_text()
-                    if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
-                        (self.group / "cgroup.procs").write_text(number)
-                        return
-
-    @property
-    def starved(self) -> bool:
-        """Whether something of the notebook was killed because others had the memory: it never was at its limit.
-
-        Without control groups nobody can tell, and the answer is no.
-        """
-        return self.group is not None and _killed(self.group) > 0 and not _at_limit(self.group)
-
-    def close(self) -> None:
-        """Remove the group; while something in it is on its way out it stays, and goes with the run's."""
-        if self.group is not None:
-            with suppress(OSError):
-                self.group.rmdir()
-
-
-def _killed(group: Path) -> int:
-    """How many processes of a control group the system has killed for want of memory."""
-    return _counts(group).get("oom_kill", 0)
-
-
-def _at_limit(group: Path) -> int:
-    """How often a control group wanted more memory than it may have."""
-    with suppress(OSError, ValueError):
-        return int((group / "memory.failcnt").read_text())
-    return _counts(group).get("max", 0)
-
-
-def _counts(group: Path) -> dict[str, int]:
-    for name in ("memory.events", "memory.oom_control"):
-        with suppress(OSError, ValueError):
-            return {key: int(count) for key, count in map(str.split, (group / name).read_text().splitlines())}
-    return {}
-
-
 class Parent:
     """A process that forks kernels: one after the other, or several at a time.
 
@@ -261,6 +151,9 @@ class Parent:
     def alive(self) -> bool:
         """Whether it can still be asked, as far as is known."""
         return not self._lost
+
+    def wait(self) -> None:
+        """Wait until it has loaded everything: a twin has, as the parent that it was made of."""
 
     def twin(self) -> "Parent":
         """Another process of the same kind, with all that is loaded in this one, for another process of the grader's.
@@ -330,7 +223,7 @@ class Parent:
 
     def _starved(self) -> int:
         """How often it, or a kernel on its way out of it, was killed for want of memory."""
-        return _killed(self._group / "warm") if self._group else 0
+        return killed(self._group / "warm") if self._group else 0
 
     def end(self, kernel: int) -> None:
         """End a kernel and all that it started."""
@@ -398,7 +291,7 @@ class WarmParent(Parent):
         place = INSIDE if self.sandbox else str(side)
         program = [sys.executable, "-c", START, str(theirs.fileno()), str(uid), place]
         program = [*_walls(side), *program] if self.sandbox else program
-        if group := _memory_group() if self.sandbox else None:
+        if group := new_group() if self.sandbox else None:
             program = ["sh", "-c", 'echo $$ >"$0/warm/cgroup.procs"; exec "$@"', str(group), *program]
         self._group = group
         try:
@@ -464,6 +357,6 @@ class WarmParent(Parent):
         group, self._group = self._group, None
         for _ in range(200 if group else 0):  # its last process may still be on its way out
             with suppress(OSError):
-                _remove(group)
+                remove(group)
                 break
             time.sleep(0.005)

@@ -123,22 +123,46 @@ def confine(disk: int, tmp: bool = True) -> None:
         _filter(calls)
 
 
+Line = tuple[int, int, int, int]  # of a filter: what to do, lines to skip if so, lines to skip if not, a number
+LOAD, EQUAL, AT_LEAST, ANY_BIT, END = 0x20, 0x15, 0x35, 0x45, 0x06
+NUMBER, ARCH, FIRST_ARGUMENT = 0, 4, 16  # where the kernel puts these for a filter to load
+ALLOW, ERROR = 0x7FFF0000, 0x50000  # how a call ends: as it does, or with an error number
+
+
+def _when(test: int, value: int, *lines: Line) -> list[Line]:
+    """Return lines of a filter that run if what was loaded passes the test, and are skipped if not."""
+    return [(test, 0, len(lines), value), *lines]
+
+
+def _unless(test: int, value: int, *lines: Line) -> list[Line]:
+    """Return lines of a filter that are skipped if what was loaded passes the test."""
+    return [(test, len(lines), 0, value), *lines]
+
+
+def _program(calls: Calls) -> bytes:
+    """Return the filter of system calls, as the kernel takes it."""
+    allow: Line = (END, 0, 0, ALLOW)
+    refuse, no_call, no_family = ((END, 0, 0, ERROR | e) for e in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT))
+    first_argument: Line = (LOAD, 0, 0, FIRST_ARGUMENT)
+    lines: list[Line] = [
+        (LOAD, 0, 0, ARCH),
+        *_unless(EQUAL, calls.arch, refuse),  # no other processor's numbers
+        (LOAD, 0, 0, NUMBER),
+        *_when(AT_LEAST, 1 << 30, refuse),  # nor x32's
+    ]
+    for number in (*calls.keys, *calls.segments, *calls.others):
+        lines += _when(EQUAL, number, refuse)
+    lines += _when(EQUAL, calls.clone3, no_call)
+    lines += _when(EQUAL, calls.clone, first_argument, *_when(ANY_BIT, NEW_ANY, refuse), allow)
+    lines += [*_unless(EQUAL, calls.socket, allow), first_argument]
+    for family in FAMILIES:
+        lines += _when(EQUAL, family, allow)
+    return b"".join(struct.pack("HBBI", *line) for line in [*lines, no_family])
+
+
 def _filter(calls: Calls) -> None:
     """Refuse system calls from now on, in all that is started too (where the kernel can: it is one wall more)."""
-    load, equal, at_least, any_bit, end = 0x20, 0x15, 0x35, 0x45, 0x06  # of a word, ...: a small program
-    allow, refuse, no_family = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.EAFNOSUPPORT
-    no_call, first_argument = 0x50000 | errno.ENOSYS, (load, 0, 0, 16)
-    refused = (*calls.keys, *calls.segments, *calls.others)
-    lines = [(load, 0, 0, 4), (equal, 1, 0, calls.arch), (end, 0, 0, refuse)]  # no other processor's numbers
-    lines += [(load, 0, 0, 0), (at_least, 0, 1, 1 << 30), (end, 0, 0, refuse)]  # nor x32's
-    for number in refused:
-        lines += [(equal, 0, 1, number), (end, 0, 0, refuse)]
-    lines += [(equal, 0, 1, calls.clone3), (end, 0, 0, no_call), (equal, 0, 4, calls.clone), first_argument]
-    lines += [(any_bit, 0, 1, NEW_ANY), (end, 0, 0, refuse), (end, 0, 0, allow)]
-    lines += [(equal, 1, 0, calls.socket), (end, 0, 0, allow), first_argument]
-    for family in FAMILIES:
-        lines += [(equal, 0, 1, family), (end, 0, 0, allow)]
-    program = b"".join(struct.pack("HBBI", *line) for line in [*lines, (end, 0, 0, no_family)])
+    program = _program(calls)
     held = ctypes.create_string_buffer(program)
     head = ctypes.create_string_buffer(struct.pack("HP", len(program) // 8, ctypes.addressof(held)))
     _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0)

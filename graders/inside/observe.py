@@ -3,7 +3,7 @@
 import gc
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
@@ -12,11 +12,10 @@ from types import FunctionType
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import _len_torch_function_stack, _pop_mode
-from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack, _pop_torch_dispatch_stack
-from torch.utils._pytree import tree_leaves
 
 from graders.inside import helpers
+from graders.inside.memory import Trace
+from graders.inside.pristine import ended_modes, pristine, settings
 from graders.inside.records import Case, Failure, Helper, Record
 from graders.inside.wire import DTYPES, copy_of
 
@@ -66,74 +65,6 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
     except STUDENT_ERRORS as error:  # what was returned cannot even be looked at
         record.failure = record.failure or told("result", error)
     return record
-
-
-@contextmanager
-def pristine() -> Iterator[None]:
-    """Torch as it starts: gradients on, float32 by default, nan no error; then as it was, the random stream too."""
-    dtype, autocast, hooks = torch.get_default_dtype(), torch.is_autocast_enabled("cpu"), _hooks()
-    narrow, collecting = torch.get_autocast_dtype("cpu"), gc.isenabled()
-    with (
-        torch.random.fork_rng(devices=[]),
-        torch.enable_grad(),
-        torch.autograd.set_detect_anomaly(False),
-        ended_modes(),
-    ):
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_autocast_enabled("cpu", autocast)
-            torch.set_autocast_dtype("cpu", narrow)
-            if collecting:
-                gc.enable()
-            while _hooks() is not hooks:
-                torch._C._autograd._pop_saved_tensors_default_hooks()
-
-
-@contextmanager
-def ended_modes() -> Iterator[list[str]]:
-    """Modes that code within leaves on end here, a default device among them; the list then names what was left on.
-
-    A mode sees, and may spoil, all that the observer does.
-    """
-    left: list[str] = []
-    functions, operators, device = _len_torch_function_stack(), _len_torch_dispatch_stack(), _device()
-    try:
-        yield left
-    finally:
-        if _device() is not device:
-            torch.set_default_device(None)  # as torch starts
-            left.append("the default device")
-        if _len_torch_function_stack() > functions or _len_torch_dispatch_stack() > operators:
-            left.append("the stack of modes")
-        while _len_torch_function_stack() > functions:
-            _pop_mode()
-        while _len_torch_dispatch_stack() > operators:
-            _pop_torch_dispatch_stack(None)
-
-
-def _device() -> object:
-    """The mode that a default device is; None: none was set. (`torch.get_default_device` would make a tensor.)"""
-    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-
-
-def _hooks() -> object:
-    """The pack hook for saved tensors that is on; None: none is."""
-    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    return top and top[0]
-
-
-def _settings() -> dict[str, object]:
-    """What torch holds for everybody, under the names that a record gives it."""
-    return {
-        "the anomaly detection": torch.is_anomaly_enabled(),
-        "the autocast state": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
-        "the default dtype": torch.get_default_dtype(),
-        "the gradient mode": torch.is_grad_enabled(),
-        "the saved-tensor hooks": _hooks(),
-    }
 
 
 def _scope(operation: Callable) -> dict:
@@ -310,7 +241,7 @@ def _values(grads: tuple) -> tuple:
 GRAD = 0.5  # what stands in an argument's .grad while an operation runs, where gradients do not arrive there
 
 
-def _changed(case: Case, given: Given, settings: dict[str, object]) -> list[str]:
+def _changed(case: Case, given: Given, before: dict[str, object]) -> list[str]:
     found = []
     for i, was, now, required in given:
         if not same(was, now.detach()):
@@ -321,8 +252,8 @@ def _changed(case: Case, given: Given, settings: dict[str, object]) -> list[str]
             found.append(f"argument {i} ._backward_hooks")
         if case.how != "backward" and now.requires_grad and (now.grad is None or not (now.grad == GRAD).all()):
             found.append(f"argument {i} .grad")
-    now = _settings()
-    return list(dict.fromkeys(found)) + [name for name, was in settings.items() if was != now[name]]
+    after = settings()
+    return list(dict.fromkeys(found)) + [name for name, was in before.items() if was != after[name]]
 
 
 def _nodes(output: Tensor) -> Iterator[torch.autograd.graph.Node]:
@@ -370,12 +301,12 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     for tensor in inputs if case.how != "backward" else ():
         tensor.grad = torch.full_like(tensor, GRAD)
     helpers.TALLY.clear()
-    settings = _settings()
+    before = settings()
     result = _forward(operation, case, args, record)
     record.drawn = torch.rand((), dtype=torch.float64).item()
     record.tally = tuple(sorted(helpers.TALLY.items()))
     record.kind = type(result).__name__
-    _note(record, _changed(case, given, settings))
+    _note(record, _changed(case, given, before))
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
     if any(isinstance(o, int) and int.__abs__(o) >= 1 << 63 for o in outputs):
         record.kind = "int of more than 64 bits"  # it may not even be printed
@@ -409,7 +340,7 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
             *grads, beside = _gradients(case, roots, [*inputs, sibling], upstreams)
         record.grads, record.sibling = _values(grads), copy_of(beside)
     record.tally = tuple(sorted(helpers.TALLY.items()))
-    changed = _changed(case, given, settings)
+    changed = _changed(case, given, before)
     changed += ["the random stream"] if not torch.equal(stream, torch.get_rng_state()) else []
     changed += ["the upstream gradient"] if not all(map(same, was, upstreams)) else []
     changed += (
@@ -485,47 +416,7 @@ def _overwrite(operation: Callable, case: Case, record: Record) -> None:
     record.overwritten = tuple(found)
 
 
-class _Trace(TorchDispatchMode):
-    """Notes each operator below autograd and the memory of what it returns.
-
-    Args:
-        known: storages that were there before, by address: views of them are not counted as made.
-    """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch imports its compiler, which takes most of a second
-
-    def __init__(self, known: Collection[int] = ()) -> None:
-        super().__init__()
-        self.known = known
-        self.operators: set[str] = set()
-        self.made: dict[int, tuple[StorageWeakRef, int]] = {}
-        self.largest = self.peak = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        self.operators.add(func.name())
-        more = False
-        for tensor in (result,) if isinstance(result, Tensor) else tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                storage = tensor.untyped_storage()
-                ref, size = StorageWeakRef(storage), storage.nbytes()
-                if ref.cdata not in self.known:
-                    more |= self.made.get(ref.cdata, (ref, -1))[1] != size
-                    self.made[ref.cdata] = ref, size
-                    self.largest = max(self.largest, size // tensor.element_size())
-        if more:  # a view makes no peak
-            self.peak = max(self.peak, sum(self.alive().values()))
-        return result
-
-    def alive(self) -> dict[int, int]:
-        """What was made and is still there: the bytes of each storage."""
-        self.made = {key: (ref, size) for key, (ref, size) in self.made.items() if not ref.expired()}
-        return {key: size for key, (_, size) in self.made.items()}
-
-
-def _denied(trace: _Trace, case: Case, where: str) -> list[str]:
+def _denied(trace: Trace, case: Case, where: str) -> list[str]:
     names = {name for name in trace.operators if name in case.deny or name.split(".")[0] in case.deny}
     return [f"{name.split('.')[0]} in {where}" for name in sorted(names)]
 
@@ -538,7 +429,7 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
     # as long as a weak reference is there, its address is taken
     before = [StorageWeakRef(now.untyped_storage()) for _, _, now, _ in held]
     known = {ref.cdata for ref in (*given.values(), *before)}
-    forward = _Trace(known)
+    forward = Trace(known)
     with forward:
         output = _again(operation, case, copies, record)
     del copies
@@ -559,7 +450,7 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
     NESTED.clear()
     upstream = copy_of(case.upstream).to(output.dtype)
     known |= set(forward.alive()) | {StorageWeakRef(upstream.untyped_storage()).cdata}
-    backward = _Trace(known)
+    backward = Trace(known)
     with (
         _stage("backward", record),
         backward,

@@ -12,7 +12,8 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from graders.inside.observe import STUDENT_ERRORS, ended_modes, fresh, observe, pristine, resolve, told
+from graders.inside.observe import STUDENT_ERRORS, fresh, observe, resolve, told
+from graders.inside.pristine import ended_modes, pristine
 from graders.inside.records import Case, Failure, Record
 from graders.inside.replies import answered
 from graders.inside.wire import MAX_BYTES, WireError, decode, encode

@@ -1,4 +1,4 @@
-"""The kernel: an IPython shell that takes cells and questions from a channel. Runs on the kernel's side.
+"""The kernel from inside: an IPython shell that takes cells and questions from a channel. Runs on the kernel's side.
 
 It is no Jupyter kernel: a forked process is one at once, without threads or ports. What it sends has the form of
 Jupyter's messages, so that outputs come out as they do under Jupyter.
@@ -21,8 +21,9 @@ from traitlets.config import Config
 from graders.inside import channel as frames
 from graders.inside import testrun
 from graders.inside.channel import Channel
-from graders.inside.observe import STUDENT_ERRORS, fresh, pristine, resolve, told
+from graders.inside.observe import STUDENT_ERRORS, fresh, resolve, told
 from graders.inside.operation import Responder
+from graders.inside.pristine import pristine
 from graders.inside.records import Failure
 from graders.inside.refusal import REFUSED
 from graders.inside.wire import WireError, decode, encode
@@ -164,7 +165,7 @@ def make_shell() -> NotebookShell:
     return shell
 
 
-class Kernel:
+class Server:
     """Serves one channel until it is closed.
 
     Args:

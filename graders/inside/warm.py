@@ -188,7 +188,7 @@ def _become(order: dict, sock: int, said: int, go: int, shell: object) -> None:
 def _serve(order: dict, sock: int, say: object, said: int, go: int, shell: object) -> None:
     from graders.inside import confine, refusal
     from graders.inside.channel import Channel
-    from graders.inside.shell import Kernel
+    from graders.inside.shell import Server
 
     if order["file"] and sys.platform == "linux":
         confine.dumpable(False)  # what a test file starts shall not look into the process that started it
@@ -197,11 +197,11 @@ def _serve(order: dict, sock: int, say: object, said: int, go: int, shell: objec
     room = os.getcwd()
     os.environ.update(NBGRADER_EXECUTION="autograde", HOME=room, TMPDIR="/tmp" if order["tmp"] else room)
     tempfile.tempdir = None  # what was found before is covered
-    kernel = Kernel(shell, Channel(socket.socket(fileno=sock)), order["max_output"])
+    server = Server(shell, Channel(socket.socket(fileno=sock)), order["max_output"])
     say(ready=True)
     os.close(said)
     os.close(go)
-    kernel.serve()
+    server.serve()
 
 
 def _closed_but(*kept: int) -> None:

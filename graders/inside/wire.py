@@ -32,13 +32,13 @@ def span(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
 
 
-def plain(tensor: torch.Tensor) -> torch.Tensor:
+def detached(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without a graph, its numbers as they are: no negation or conjugation put off for later."""
     return tensor.detach().resolve_conj().resolve_neg()
 
 
 def memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements that a plain tensor reaches over, as a new 1-d tensor."""
+    """The elements that a detached tensor reaches over, as a new 1-d tensor."""
     shape = (span(tensor.shape, tensor.stride()),)
     return tensor.as_strided(shape, (1,), tensor.storage_offset()).clone()
 
@@ -50,7 +50,7 @@ def laid_out(elements: torch.Tensor, shape: tuple[int, ...], stride: tuple[int, 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """The same values and strides in memory of its own, without a graph."""
-    tensor = plain(tensor)
+    tensor = detached(tensor)
     if tensor.is_contiguous() and (clone := tensor.clone()).stride() == tensor.stride():  # the usual case, and fast
         return clone
     return laid_out(memory(tensor), tensor.shape, tensor.stride())
@@ -64,7 +64,7 @@ def encode(value: object) -> bytes:
         if v is None or isinstance(v, bool | int | float | str):
             return v
         if isinstance(v, torch.Tensor):
-            v = plain(v)
+            v = detached(v)
             blobs.append(bytes(memory(v).view(torch.uint8).numpy()) if v.numel() else b"")
             return {"tensor": str(v.dtype).removeprefix("torch."), "shape": list(v.shape), "stride": list(v.stride())}
         if isinstance(v, tuple):

@@ -513,7 +513,7 @@ def _close(a: object, b: object) -> bool:
     return a == b
 
 
-def alike(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS)) -> bool:
+def same_behaviour(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS)) -> bool:
     """Whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
 
     def told(r: Record) -> tuple:

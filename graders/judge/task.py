@@ -11,11 +11,12 @@ from types import FunctionType
 import torch
 from torch import Tensor
 
-from graders.inside.observe import fresh, pristine, surroundings
+from graders.inside.observe import fresh, surroundings
 from graders.inside.operation import Operation, OperationError, local
+from graders.inside.pristine import pristine
 from graders.inside.records import Case, Helper, Record
 from graders.inside.wire import WireError
-from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, alike, allowed, first_finding
+from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, allowed, first_finding, same_behaviour
 from graders.judge.reading import forbidden
 from graders.judge.verdict import Verdict
 
@@ -334,7 +335,7 @@ class Task:
 
     def _fits(self, mistake: Mistake, check: Check, seed: int, yours: list[Record], looks: Collection[str]) -> bool:
         """Whether a mistake behaves as these records say; most part after a case or two."""
-        return all(alike(r, self._record(mistake, check, seed, i), looks) for i, r in enumerate(yours))
+        return all(same_behaviour(r, self._record(mistake, check, seed, i), looks) for i, r in enumerate(yours))
 
     def _loses_by(self, mistake: Mistake, check: Check, seed: int) -> str:
         """The look that finds fault with a mistake, gradcheck apart; "": none."""

@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graders.inside.observe import _Trace
+from graders.inside.memory import Trace
 from graders.sets import module
 
 F = torch.nn.functional
@@ -91,7 +91,7 @@ def _matches(schema: object, pools: dict[str, list], targets: list[Tensor]) -> s
     found = set()
     function = torch._C._get_operation_overload(schema.name, schema.overload_name)[0]
     for args, keywords in _fillings(schema, pools):
-        args, trace = _fresh(args), _Trace()
+        args, trace = _fresh(args), Trace()
         try:
             with trace:
                 result = function(*args, **keywords)
@@ -114,7 +114,7 @@ def _equal(tensor: Tensor, targets: list[Tensor]) -> bool:
 def _sound(given: list[Tensor], before: list[Tensor]) -> bool:
     """Whether torch still works, and the arguments are what they were."""
     try:
-        with _Trace() as trace:
+        with Trace() as trace:
             right = torch.allclose(torch.sigmoid(X), 1 / (1 + torch.exp(-X)))
         return right and "aten::sigmoid" in trace.operators and all(map(torch.equal, given, before))
     except Exception:

@@ -14,8 +14,9 @@ from torch.overrides import TorchFunctionMode, _len_torch_function_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack
 
 from graders.gradecell import grade
-from graders.inside.observe import _settings, observe
+from graders.inside.observe import observe
 from graders.inside.operation import Operation, OperationError, local
+from graders.inside.pristine import settings
 from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
 from graders.inside.wire import WireError, copy_of, decode, encode
 from graders.judge import looks as look
@@ -72,7 +73,7 @@ def test_cases_records_and_numbers_come_back_equal() -> None:
     record = Record(Failure("forward", "ValueError", "no"), outputs=(X,), grads=(None, X), changed=("argument 0",))
     back = decode(encode({"a": [1, 2.5, float("inf"), None, "s", True], "r": record, "h": Helper("f")}))
     assert back["a"] == [1, 2.5, float("inf"), None, "s", True] and back["h"] == Helper("f")
-    assert back["r"].failure == record.failure and look.alike(back["r"], record)
+    assert back["r"].failure == record.failure and look.same_behaviour(back["r"], record)
     sent = decode(encode(case(keywords=("x",), watch=("trace",))))
     assert sent.keywords == ("x",) and sent.watch == ("trace",) and torch.equal(sent.args[0], X)
 
@@ -193,7 +194,7 @@ def test_what_is_left_on_is_told_and_does_not_reach_the_next_case(what: str, wat
         return y
 
     def state() -> tuple:
-        return _settings(), torch.get_default_device(), _len_torch_function_stack(), _len_torch_dispatch_stack()
+        return settings(), torch.get_default_device(), _len_torch_function_stack(), _len_torch_dispatch_stack()
 
     before = state()
     seen = observe(careless, case(watch=watch))

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 import graders.sets
 from graders.inside.operation import Operation, OperationError, Responder, local
 from graders.inside.records import Case
-from graders.judge.looks import alike
+from graders.judge.looks import same_behaviour
 from graders.judge.task import FRESH, Check, Mistake, Task, Verdict
 from graders.sets import load
 
@@ -133,9 +133,9 @@ def test_no_two_solutions_share_a_record(set_name: str, task: Task) -> None:
     wrong = {m.name: [r for c in task.checks for r in task._known(m, c, FRESH)] for m in task.mistakes}
     right = {name: fingerprint(task, right) for name, right in task.solutions.items()}
     for (a, ra), (b, rb) in itertools.combinations([*wrong.items()], 2):
-        assert not all(map(alike, ra, rb)), f"{a} and {b} cannot be told apart"
+        assert not all(map(same_behaviour, ra, rb)), f"{a} and {b} cannot be told apart"
     for (a, ra), (b, rb) in itertools.product(wrong.items(), right.items()):
-        assert not all(map(alike, ra, rb)), f"{b} is right and looks like {a}"
+        assert not all(map(same_behaviour, ra, rb)), f"{b} is right and looks like {a}"
 
 
 @pytest.mark.parametrize("set_name", SETS)
@@ -309,4 +309,4 @@ def test_a_planted_twin_is_noticed() -> None:
     """The test of records above can fail."""
     task = load("relu")["Square"]
     twin = fingerprint(task, task.mistakes[0].operation)
-    assert all(map(alike, twin, fingerprint(task, task.mistakes[0].operation)))
+    assert all(map(same_behaviour, twin, fingerprint(task, task.mistakes[0].operation)))

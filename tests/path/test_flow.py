@@ -92,8 +92,8 @@ def test_events_are_the_engine_s_and_not_the_student_s(tmp_path, here):
 def _rows(root: Path) -> dict[str, list[tuple]]:
     """What a gradebook says of the class, without ids."""
     queries = {
-        "grades": "SELECT s.id, b.name, g.auto_score, g.manual_score, g.extra_credit, g.needs_manual_grade FROM grade g "
-        "JOIN base_cell b ON g.cell_id = b.id JOIN submitted_notebook n ON g.notebook_id = n.id "
+        "grades": "SELECT s.id, b.name, g.auto_score, g.manual_score, g.extra_credit, g.needs_manual_grade "
+        "FROM grade g JOIN base_cell b ON g.cell_id = b.id JOIN submitted_notebook n ON g.notebook_id = n.id "
         "JOIN submitted_assignment a ON n.assignment_id = a.id JOIN student s ON a.student_id = s.id",
         "comments": "SELECT s.id, b.name, c.auto_comment, c.manual_comment FROM comment c "
         "JOIN base_cell b ON c.cell_id = b.id JOIN submitted_notebook n ON c.notebook_id = n.id "

@@ -69,7 +69,7 @@ for _ in range(40):
     frame(b"R", encode({"records": [], "results": [], "differentiable": [], "answers": []}))
 """)  # fmt: skip
 _reply("records-of-a-twin", "answers each question for LeakyReLU with what Square's, asked with the same, would say", """
-from graders import operation
+from graders.inside import operation
 real = operation.Responder.__call__
 def call(self, message):
     self.get = lambda: get_ipython().user_ns["Square"].apply
@@ -89,7 +89,7 @@ graders.inside.operation.Responder.__call__ = call
 """)  # fmt: skip
 _reply("odd-bytes", "answers with damaged messages: cut, nested 100,000 deep, with sizes of 10^18", """
 import graders.inside.shell as shell_module
-from graders import wire
+from graders.inside import wire
 bodies = [b"", b"{", b"[" * 100_000, b'{"a": ' * 50_000, b"\\xff" * 1000, b"null", b"1e999", b"9" * 100_000,
           b'{"header": {"shape": [1000000000000000000], "dtype": "float64"}}', struct.pack(">Q", 1 << 40), b"\\x00" * 64]
 state = {"n": 0}
@@ -139,7 +139,7 @@ import gc, types
 def nothing(*a, **k):
     return []
 for thing in gc.get_objects():
-    if isinstance(thing, types.FunctionType) and thing.__module__ == "graders.inside.observe" and thing.__name__ in (
+    if isinstance(thing, types.FunctionType) and thing.__module__.startswith("graders.inside.") and thing.__name__ in (
             "_state", "_overwrite", "_trace", "told", "ended_modes"):
         try:
             thing.__code__ = nothing.__code__
@@ -154,7 +154,7 @@ for thing in gc.get_objects():
     try:
         if isinstance(thing, socket.socket):
             thing.close()
-        elif type(thing).__name__ in ("Channel", "Kernel", "Responder", "Sink"):
+        elif type(thing).__name__ in ("Channel", "Server", "Responder", "Sink"):
             vars(thing).clear()
     except Exception:
         pass
@@ -163,7 +163,7 @@ _reply("walked-frames", "walks up the stack to the engine's frames and changes w
 frame_ = sys._getframe()
 while frame_:
     for value in list(frame_.f_locals.values()):
-        if type(value).__name__ in ("Channel", "Kernel"):
+        if type(value).__name__ in ("Channel", "Server"):
             value.max_output = 10**18
             if hasattr(value, "_busy"):
                 value._answers = [b"R"] * 10

@@ -1,6 +1,6 @@
 """Run the attack suite on nbgrader as it comes, in containers that are thrown away; write the table of book/trust.md.
 
-    python -m tools.attack_stock [--page] [NAME...]
+    python -m tests.engine.attack_stock [--page] [NAME...]
 
 Needs root on Linux with bubblewrap and overlayfs: an attack sees the whole system as it is and may do to it what it
 likes; what it writes goes to memory and ends with it. It has no network but a loopback interface of its own. What each
@@ -27,7 +27,7 @@ from tools.stock import environment, nbgrader, stock_course
 
 RESULTS = ROOT / "tests/engine/attacks/stock.json"
 PAGE = ROOT / "book/trust.md"
-BEGIN, END = "<!-- the table: tools/attack_stock.py writes it -->", "<!-- the table ends -->"
+BEGIN, END = "<!-- the table: tests/engine/attack_stock.py writes it -->", "<!-- the table ends -->"
 CELL_TIME = 15  # seconds a cell, in place of stock's 30: endless loops are many
 LIMIT = 240  # seconds for an attacker and a bystander; then the class counts as not graded
 # Most attacks of these kinds stay in their kernel, so that several may be graded by one command.
@@ -140,7 +140,7 @@ def log_text(file: object) -> str:
 def run(folder: Path, room: Path, attacks: Sequence[Attack]) -> dict[str, dict]:
     """Run attacks in a container of their own; score and damage by name."""
     names = [attack.name for attack in attacks]
-    command = [sys.executable, "-m", "tools.attack_stock", "--inside", str(folder), *names]
+    command = [sys.executable, "-m", "tests.engine.attack_stock", "--inside", str(folder), *names]
     limit = LIMIT + 120 if len(names) == 1 else 35 * len(names)
     script = CONTAINER.format(room=room, folder=folder, limit=limit, root=ROOT, command=shlex.join(command))
     (folder / "result.json").unlink(missing_ok=True)
@@ -202,7 +202,7 @@ def page(text: str, attacks: Sequence[Attack], results: dict[str, dict]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tools.attack_stock", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.engine.attack_stock", description=__doc__.split("\n")[0])
     parser.add_argument("names", metavar="NAME", nargs="*", help="only these attacks; * and ? stand for anything")
     parser.add_argument("--page", action="store_true", help="write the table from what is known; run nothing")
     parser.add_argument("--new", action="store_true", help="only attacks whose result is not known")
