@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import nbformat
 from nbformat import NotebookNode
 
 from graders.classroom.console import clock, overwrites, progress, say
@@ -124,7 +123,7 @@ class Grading:
             if isinstance(result, BaseException):
                 self.records.forget(outcome.submission)
                 return [*problems, _not_executed(f"{name}.ipynb", result)]
-            executed[name] = nbformat.reads(result, as_version=4)
+            executed[name] = result
         try:
             return problems + self.records.record(outcome, executed)
         except Exception as error:  # of the database, of the disk, of a configured step: the others are graded

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
@@ -22,7 +21,7 @@ from graders.classroom.released import Cells, job_of, originals
 from graders.classroom.submission import digest, notebook_problems, read_notebook
 from graders.engine.job import Settings
 from graders.engine.outcome import take_events
-from graders.engine.run import run
+from graders.engine.run import execute
 from graders.notebook.files import no_file
 
 
@@ -105,7 +104,7 @@ class TrustedExecute(NbGraderPreprocessor):
         about = resources["nbgrader"]
         cells = _cells(about["db_url"], self.parent.parent.coursedir, about["assignment"], about["notebook"])
         about["digest"] = nb.metadata.pop(MARK)["digest"]
-        executed = nbformat.reads(run(job_of(json.dumps(nb), cells, self.settings())), as_version=4)
+        executed = execute(job_of(json.dumps(nb), cells, self.settings()))
         about["events"] = tuple(take_events(executed))
         about["problems"] = tuple(outcome_problems(f"{about['notebook']}.ipynb", executed, about["events"]))
         return executed, resources

@@ -24,7 +24,9 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Generic, TypeVar
 
+import nbformat
 import torch
+from nbformat import NotebookNode
 
 from graders.engine import run as engine
 from graders.engine.errors import PoolError
@@ -34,7 +36,8 @@ from graders.engine.sandbox import NoMemory, SandboxError
 from graders.engine.timing import phase
 
 Key = TypeVar("Key")
-Result = str | BaseException  # an executed notebook, or why there is none
+Result = NotebookNode | BaseException  # an executed notebook, or why there is none
+Json = str
 PATIENCE = 5.0  # seconds without a result after which a crew is looked at
 
 
@@ -254,7 +257,11 @@ def execute(crew: Crew, work: Iterable[tuple[Key, Sequence[Job]]]) -> Iterator[t
         PoolError: they cannot run at all.
     """
     if not isinstance(crew, Here):
-        yield from _Queue(crew, work).run()
+        for key, results in _Queue(crew, work).run():
+            yield (
+                key,
+                [nbformat.reads(result, as_version=4) if isinstance(result, str) else result for result in results],
+            )
         return
     for key, jobs in work:
         yield key, [_run_here(job) for job in jobs]
@@ -262,7 +269,7 @@ def execute(crew: Crew, work: Iterable[tuple[Key, Sequence[Job]]]) -> Iterator[t
 
 def _run_here(job: Job) -> Result:
     try:
-        return engine.run(job)
+        return engine.execute(job)
     except NoMemory as error:
         return error
     except SandboxError as error:
@@ -275,7 +282,7 @@ class _Batch(Generic[Key]):
 
     key: Key
     jobs: Sequence[Job]
-    results: dict[int, Result] = field(default_factory=dict)
+    results: dict[int, Json | BaseException] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
@@ -298,7 +305,7 @@ class _Queue(Generic[Key]):
         self._running: dict[Future[str], _Task[Key]] = {}
         self._suspects: list[_Task[Key]] = []
 
-    def run(self) -> Iterator[tuple[Key, list[Result]]]:
+    def run(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
         """See `execute`."""
         while True:
             if not self._suspects and not self._alone:
@@ -311,7 +318,7 @@ class _Queue(Generic[Key]):
             elif not self._more and not self._suspects:
                 return
 
-    def _fill(self) -> Iterator[tuple[Key, list[Result]]]:
+    def _fill(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
         """Start jobs until enough of them run; what has none is done at once."""
         while self._more and len(self._running) < self._crew.window:
             if (got := next(self._source, None)) is None:
@@ -326,7 +333,7 @@ class _Queue(Generic[Key]):
     def _start(self, batch: _Batch[Key], place: int) -> None:
         self._running[_submit(self._crew, batch.jobs[place])] = batch, place
 
-    def _collect(self) -> Iterator[tuple[Key, list[Result]]]:
+    def _collect(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
         """Wait for results; a job that has none for a reason that may not be its own becomes a suspect, once."""
         for future in self._ended():
             batch, place = self._running.pop(future)

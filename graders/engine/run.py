@@ -36,7 +36,14 @@ _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout i
 
 
 def run(job: Job) -> str:
-    """Execute a notebook within its limits; return the executed notebook as JSON.
+    """Execute a notebook as `execute` does; return it as JSON, for another process."""
+    executed = execute(job)
+    with phase("notebook: reading and writing"):
+        return nbformat.writes(executed)
+
+
+def execute(job: Job) -> NotebookNode:
+    """Execute a notebook within its limits; return the executed notebook.
 
     Whatever a submission does ends in its outputs: a cell that was stopped, or not reached, has an error. The same as
     data, the `Event`s, is in the notebook's metadata.
@@ -58,7 +65,7 @@ def run(job: Job) -> str:
         return executed
 
 
-def _execute(job: Job) -> tuple[str, bool]:
+def _execute(job: Job) -> tuple[NotebookNode, bool]:
     """The executed notebook, and whether nothing went wrong that may be none of its doing.
 
     Raises:
@@ -71,9 +78,8 @@ def _execute(job: Job) -> tuple[str, bool]:
     execution.run()
     if execution.starved:
         raise NoMemory(f"memory ran out in {execution.starved}, and others had taken it")
-    with phase("notebook: reading and writing"):
-        put_events(notebook, execution.events)
-        return nbformat.writes(notebook), execution.sound and parent.alive
+    put_events(notebook, execution.events)
+    return notebook, execution.sound and parent.alive
 
 
 def warm(sandbox: str = "required") -> Parent:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from nbformat import NotebookNode
 from nbgrader.converters import base
 from sqlalchemy.orm import Session
 
@@ -31,7 +32,7 @@ from tests.path.course_maker import hand_in
 pytestmark = pytest.mark.usefixtures("warm")  # skipped, or failing, where there is no sandbox
 ENDLESS = {"double": DOUBLE, "triple": "while True:\n    pass"}
 CLASS = ("ada", "ben", "eve")
-ran = run.run  # before a test puts another in its place
+ran = run.execute  # before a test puts another in its place
 
 
 def scores(root: Path) -> dict[str, float | None]:
@@ -47,13 +48,13 @@ def counted(log: Path) -> Callable[[], None]:
     """What makes a process and those that it forks write a line for each notebook that is executed."""
 
     def before() -> None:
-        pool.engine.run = _counting
+        pool.engine.execute = _counting
         os.environ["RAN"] = str(log)
 
     return before
 
 
-def _counting(job: Job) -> str:
+def _counting(job: Job) -> NotebookNode:
     with open(os.environ["RAN"], "a") as file:
         file.write(f"{os.getpid()} {'4 * x' in job.notebook}\n")
     return ran(job)
@@ -100,7 +101,7 @@ def test_a_worker_that_dies_costs_its_own_submission_at_most(tmp_path, times):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG, eve=RIGHT, gil=RIGHT)
 
     def before() -> None:
-        pool.engine.run = _deadly
+        pool.engine.execute = _deadly
         os.environ["DEATHS"], os.environ["TIMES"] = str(tmp_path / "deaths"), str(times)
 
     code, out, err = grade(root, "--workers", "2", before=before)
@@ -118,7 +119,7 @@ def test_a_worker_that_dies_costs_its_own_submission_at_most(tmp_path, times):
     assert "3 of them before" in out and scores(root)["ben"] == 4
 
 
-def _deadly(job: Job) -> str:
+def _deadly(job: Job) -> NotebookNode:
     if _struck(job):
         os.kill(os.getpid(), signal.SIGKILL)
     return ran(job)
@@ -149,7 +150,7 @@ def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
 
     def before() -> None:
-        pool.engine.run = _starving
+        pool.engine.execute = _starving
         os.environ["DEATHS"], os.environ["TIMES"] = str(tmp_path / "deaths"), str(times)
 
     code, _, err = grade(root, "--workers", "2", before=before)
@@ -164,13 +165,13 @@ def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
     assert (code, err, scores(root)) == (0, "", {"ada": 6, "ben": 4})
 
 
-def _starving(job: Job) -> str:
+def _starving(job: Job) -> NotebookNode:
     if _struck(job):
         raise NoMemory("memory ran out in planted")
     return ran(job)
 
 
-def _raising(job: Job) -> str:
+def _raising(job: Job) -> NotebookNode:
     if "4 * x" in job.notebook:
         raise LookupError("planted")
     return ran(job)
@@ -205,7 +206,7 @@ def test_no_more_is_prepared_than_is_needed_soon():
             taken.append(number)
             yield f"s{number}", [Job(f"{number} {part}") for part in "ab"[: number % 3]]
 
-    for name, results in pool.execute(crew, work()):
+    for name, results in pool._Queue(crew, work()).run():
         done.append(name)
         number = int(name[1:])
         assert results == [f"{number} {part.upper()}" for part in "ab"[: number % 3]]
