@@ -6,15 +6,17 @@ No answer may stand here: a submission can read this module.
 import gc
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from numpy.polynomial.legendre import leg2poly
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+Made = Callable[..., object]  # what the makers below return: a function of tensors
 TALLY: Counter[str] = Counter()  # what the helpers count while an operation runs; a record takes it over
 
 
@@ -25,14 +27,15 @@ class Counted(torch.autograd.Function):
     """The same numbers; counts the backward passes. Of the older form, with NumPy: for no torch.func or vmap."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.clone()
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: Tensor) -> Tensor:
         TALLY["backward_passes"] += 1
         g.detach().numpy()
-        return Counted.apply(g)
+        counted: Tensor = Counted.apply(g)
+        return counted
 
 
 def _parameter(like: Tensor, value: float) -> Tensor:
@@ -168,14 +171,15 @@ class Keeps(torch.autograd.Function):
     """The cube; keeps the square, which only `save_for_backward` knows of."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         square = x * x
         ctx.save_for_backward(square)
         return square * x
 
     @staticmethod
-    def backward(ctx, g):
-        return 3 * g * ctx.saved_tensors[0]
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        square: Tensor = ctx.saved_tensors[0]
+        return 3 * g * square
 
 
 def in_a_row(x: Tensor) -> Tensor:
@@ -220,7 +224,8 @@ def chosen(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def custom(x: Tensor) -> Tensor:
     """A Function that keeps what it made."""
-    return Keeps.apply(Keeps.apply(x))
+    twice: Tensor = Keeps.apply(Keeps.apply(x))
+    return twice
 
 
 _LENT: list[Tensor] = []  # the tensor that `lent` made last
@@ -269,11 +274,11 @@ def slope_of_a_cube(x: Tensor) -> Tensor:
     return slope.sin()
 
 
-def slope_of_the_caller_s(x: Tensor):
+def slope_of_the_caller_s(x: Tensor) -> Made:
     """A function that differentiates with respect to the tensor that it is given, known to it beforehand."""
     lent(x)
 
-    def function(given):
+    def function(given: Tensor) -> Tensor:
         (slope,) = torch.autograd.grad(given.exp().sum(), x, create_graph=True)
         return slope.sin()
 
@@ -288,7 +293,7 @@ def no_result(x: Tensor) -> None:
 class Named:
     """A callable that is no function; returns a dict."""
 
-    def __call__(self, x):
+    def __call__(self, x: Tensor) -> dict[str, Tensor]:
         return {"y": x.exp().tanh()}
 
 
@@ -322,23 +327,23 @@ def powers(x: Tensor, n: int, also: object) -> Tensor:
     return x.exp() ** n if also is None else x
 
 
-def with_constant(c: Tensor):
+def with_constant(c: Tensor) -> Made:
     """A function that keeps a constant of its own, and a piece of it."""
     return lambda x: x * c + x[:1] * c[:1]
 
 
-def with_slice(c: Tensor):
+def with_slice(c: Tensor) -> Made:
     """A function that keeps a part of a constant, which keeps all of it."""
     part = c[1:].detach()
     return lambda x: x * part
 
 
-def with_layer(weight: Tensor, bias: Tensor):
+def with_layer(weight: Tensor, bias: Tensor) -> Made:
     """A function with two parameters; it keeps the transpose of one."""
     return lambda x: torch.nn.functional.linear(x.exp(), weight, bias) * bias
 
 
-def with_twisted(weight: Tensor):
+def with_twisted(weight: Tensor) -> Made:
     """A function that keeps views of views of its parameter, and its square."""
     return lambda x: (weight.t()[1:].t() @ x[1:]) ** 2 + weight[0, 0] * (weight * weight).sin().sum()
 
@@ -346,25 +351,25 @@ def with_twisted(weight: Tensor):
 # --- what checkpoint is asked of: makers of functions with parameters, which count their calls ------------------------
 
 
-def counting(function):
+def counting(function: Made) -> Made:
     """The function, with its calls counted."""
 
-    def counted(*args):
+    def counted(*args: object) -> object:
         TALLY["calls"] += 1
         return function(*args)
 
     return counted
 
 
-def net(w1: Tensor, b1: Tensor, w2: Tensor):
+def net(w1: Tensor, b1: Tensor, w2: Tensor) -> Made:
     """Two layers."""
     return counting(lambda x: (x @ w1 + b1).tanh() @ w2)
 
 
-def deep(w: Tensor):
+def deep(w: Tensor) -> Made:
     """Three layers that share a weight, each of which keeps its output."""
 
-    def function(x):
+    def function(x: Tensor) -> Tensor:
         for _ in range(3):
             x = (x @ w).tanh()
         return x
@@ -372,15 +377,15 @@ def deep(w: Tensor):
     return counting(function)
 
 
-def gated(w: Tensor):
+def gated(w: Tensor) -> Made:
     """Two arguments and a parameter, each of which needs the others."""
     return counting(lambda x, y: (x @ w).sin() * y.exp())
 
 
-def of_all_kinds(table: Tensor):
+def of_all_kinds(table: Tensor) -> Made:
     """Takes indices, a number, a bool, None and a string between two tensors."""
 
-    def function(x, index, n, on, nothing, word, y):
+    def function(x: Tensor, index: Tensor, n: int, on: bool, nothing: None, word: str, y: Tensor) -> Tensor:
         if on is not True or nothing is not None or word != "sum" or not isinstance(n, int):
             raise TypeError(f"fn was given {n!r}, {on!r}, {nothing!r}, {word!r}")
         return (table[index] * x).sin() * n + y**n
@@ -388,27 +393,27 @@ def of_all_kinds(table: Tensor):
     return counting(function)
 
 
-def in_pairs(w: Tensor):
+def in_pairs(w: Tensor) -> Made:
     """A tuple."""
     return counting(lambda x: ((x @ w).sin(), (x * x).exp()))
 
 
-def with_indices(w: Tensor):
+def with_indices(w: Tensor) -> Made:
     """A tuple in which one tensor has no gradient."""
 
-    def function(x):
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
         largest, where = (x @ w).max(-1)
         return where, largest.sin()
 
     return counting(function)
 
 
-def tuple_of_one(w: Tensor):
+def tuple_of_one(w: Tensor) -> Made:
     """A tuple with one tensor."""
     return counting(lambda x: ((x @ w).sin(),))
 
 
-def without_arguments(w: Tensor):
+def without_arguments(w: Tensor) -> Made:
     """Takes nothing."""
     return counting(lambda: (w * w).sin())
 
@@ -416,39 +421,39 @@ def without_arguments(w: Tensor):
 class Block:
     """Holds its parameter in a list."""
 
-    def __init__(self, w):
+    def __init__(self, w: Tensor) -> None:
         self.parameters_of_it = [w]
 
-    def method(self, x):
+    def method(self, x: Tensor) -> Tensor:
         return (x @ self.parameters_of_it[0]).sin()
 
 
-def bound_method(w: Tensor):
+def bound_method(w: Tensor) -> Made:
     """A method; its parameter is found in no closure."""
     return Block(w).method
 
 
-def partial_product(w: Tensor):
+def partial_product(w: Tensor) -> Made:
     """A function of torch's with its first argument given."""
     return partial(torch.mul, w)
 
 
-def watched(w: Tensor):
+def watched(w: Tensor) -> Made:
     """Has a parameter of its own, twice; counts the gradients that come to it with a graph of theirs."""
 
-    def count(parameter):
-        TALLY["gradients_with_a_graph"] += parameter.grad.requires_grad
+    def count(parameter: Tensor) -> None:
+        TALLY["gradients_with_a_graph"] += parameter.grad is not None and parameter.grad.requires_grad
 
     parameter = w.clone().requires_grad_()
     parameter.register_post_accumulate_grad_hook(count)
     return lambda x: x * parameter * parameter
 
 
-def dropping(w: Tensor):
+def dropping(w: Tensor) -> Made:
     """Draws three times."""
     dropout = torch.nn.functional.dropout
 
-    def function(x):
+    def function(x: Tensor) -> Tensor:
         y = dropout(dropout(x, 0.4) @ w, 0.5)
         return y * torch.rand_like(y) + y.sin()
 

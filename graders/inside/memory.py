@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -26,7 +27,9 @@ class Trace(TorchDispatchMode):
         self.made: dict[int, tuple[StorageWeakRef, int]] = {}
         self.largest = self.peak = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         result = func(*args, **(kwargs or {}))
         self.operators.add(func.name())
         more = False

@@ -3,11 +3,12 @@
 import gc
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from types import FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from graders.inside import helpers
 from graders.inside.memory import Trace
 from graders.inside.pristine import ended_modes, pristine, settings
-from graders.inside.records import Case, Failure, Helper, Record
+from graders.inside.records import Case, Failure, Gradients, Helper, Record
 from graders.inside.wire import DTYPES, copy_of
 
 STUDENT_ERRORS = (Exception, SystemExit)
@@ -39,7 +40,7 @@ def told(stage: str, error: BaseException) -> Failure:
     return Failure(stage, type(error).__name__, text[:2000].encode("utf-8", "replace").decode())
 
 
-def resolve(get: Callable[[], Callable]) -> Callable | Failure:
+def resolve(get: Callable[[], Callable[..., object]]) -> Callable[..., object] | Failure:
     """The student's operation, looked up now; a missing name is a Failure, not an exception."""
     try:
         return get()
@@ -47,7 +48,7 @@ def resolve(get: Callable[[], Callable]) -> Callable | Failure:
         return told("exists", error)
 
 
-def observe(operation: Callable | Failure, case: Case) -> Record:
+def observe(operation: Callable[..., object] | Failure, case: Case) -> Record:
     """Run one case. Whatever the operation raises ends in the record."""
     record = Record()
     if isinstance(operation, Failure):
@@ -59,7 +60,7 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
             for name in case.watch if record.kind == "Tensor" else ():
                 {"state": _state, "overwrite": _overwrite, "trace": _trace}[name](operation, case, record)
             if case.directions is not None:
-                _second_order(operation, case, record)
+                _second_order(operation, case, case.directions, record)
     except _Stop:
         pass
     except STUDENT_ERRORS as error:  # what was returned cannot even be looked at
@@ -67,18 +68,19 @@ def observe(operation: Callable | Failure, case: Case) -> Record:
     return record
 
 
-def _scope(operation: Callable) -> dict:
+def _scope(operation: Callable[..., object]) -> dict[str, object]:
     """The names of the module that the operation's code stands in, under decorators too."""
     while isinstance(operation, partial):
         operation = operation.func
     owner = getattr(operation, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
         operation = owner.forward
-    return inspect.unwrap(operation).__globals__
+    names: dict[str, object] = inspect.unwrap(operation).__globals__
+    return names
 
 
 @contextmanager
-def _provided(operation: Callable, case: Case) -> Iterator[None]:
+def _provided(operation: Callable[..., object], case: Case) -> Iterator[None]:
     """The helpers that the case provides, in the place of the same names in the operation's module."""
     if not case.provide:
         yield
@@ -98,11 +100,19 @@ def _refuse(*args: object, **keywords: object) -> None:
     raise RuntimeError("this function may not be used here")
 
 
+def _in_python(function: Callable[..., object]) -> FunctionType:
+    """Return the function, which has to be one that is written in Python."""
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"{function} has no code of Python's")
+    return function
+
+
 @contextmanager
-def _replaced(function: FunctionType, other: FunctionType) -> Iterator[None]:
-    """Calls of `function` run `other`, under whatever name somebody imported it before. `other` has no free names."""
+def _replaced(replaced: Callable[..., object], other: Callable[..., object]) -> Iterator[None]:
+    """Calls of `replaced` run `other`, under whatever name somebody imported it before. `other` has no free names."""
+    function = _in_python(replaced)
     kept = function.__code__, function.__defaults__, function.__kwdefaults__
-    function.__code__, function.__defaults__, function.__kwdefaults__ = other.__code__, None, None
+    function.__code__, function.__defaults__, function.__kwdefaults__ = _in_python(other).__code__, None, None
     try:
         yield
     finally:
@@ -140,13 +150,18 @@ def _note(record: Record, changed: list[str]) -> None:
 Given = list[tuple[int, Tensor, Tensor, bool]]  # position, the tensor as it was sent, as it was made, requires_grad
 
 
-def fresh(value: object, requires_grad: bool = False) -> object:
-    """An argument of its own for one call."""
+def leaf(tensor: Tensor, requires_grad: bool) -> Tensor:
+    """Return a tensor of its own for one call, with or without a gradient to come."""
+    return copy_of(tensor).requires_grad_(requires_grad)
+
+
+def fresh(value: object) -> object:
+    """Return an argument of its own for one call; tensors in it require no gradient."""
     if isinstance(value, Helper):
         return _made(value, 0, [])
     if isinstance(value, tuple):
         return tuple(fresh(v) for v in value)
-    return copy_of(value).requires_grad_(requires_grad) if isinstance(value, Tensor) else value
+    return copy_of(value) if isinstance(value, Tensor) else value
 
 
 def _made(helper: Helper, position: int, given: Given) -> object:
@@ -154,25 +169,34 @@ def _made(helper: Helper, position: int, given: Given) -> object:
     function = getattr(helpers, helper.name)
     if helper.args is None:
         return function
-    flags = helper.requires_grad or (False,) * len(helper.args)
-    parts = [fresh(a, r) for a, r in zip(helper.args, flags, strict=True)]
-    given += [(position, a, p, r) for a, p, r in zip(helper.args, parts, flags, strict=True) if isinstance(a, Tensor)]
+    parts: list[object] = []
+    for value, required in zip(helper.args, helper.requires_grad or (False,) * len(helper.args), strict=True):
+        if isinstance(value, Tensor):
+            given.append((position, value, leaf(value, required), required))
+            parts.append(given[-1][2])
+        else:
+            parts.append(fresh(value))
     return function(*parts)
 
 
-def _arguments(case: Case) -> tuple[list, list[Tensor], Given]:
+def _arguments(case: Case) -> tuple[list[object], list[Tensor], Given]:
     """Fresh arguments; the tensors that require a gradient, helpers' last; and all tensors."""
-    flags = case.requires_grad or (False,) * len(case.args)
-    args, own, held = [], [], []
-    for i, (a, r) in enumerate(zip(case.args, flags, strict=True)):
-        args.append(_made(a, i, held) if isinstance(a, Helper) else fresh(a, r))
-        if isinstance(a, Tensor):
-            own.append((i, a, args[i], bool(r)))
+    args: list[object] = []
+    own: Given = []
+    held: Given = []
+    for i, (value, required) in enumerate(zip(case.args, case.requires_grad or (False,) * len(case.args), strict=True)):
+        if isinstance(value, Tensor):
+            own.append((i, value, leaf(value, required), required))
+            args.append(own[-1][2])
+        else:
+            args.append(_made(value, i, held) if isinstance(value, Helper) else fresh(value))
     given = own + held
     return args, [now for _, _, now, r in given if r], given
 
 
-WITHIN: dict[str, tuple[str, Callable[[], AbstractContextManager]]] = {  # what a case may say: the pass, and around it
+WITHIN: dict[
+    str, tuple[str, Callable[[], AbstractContextManager[object]]]
+] = {  # what a case may say: the pass, and around it
     "": ("", nullcontext),
     "autocast": ("forward", partial(torch.autocast, "cpu", torch.bfloat16)),
     "autocast in float16": ("forward", partial(torch.autocast, "cpu", torch.float16)),
@@ -181,7 +205,7 @@ WITHIN: dict[str, tuple[str, Callable[[], AbstractContextManager]]] = {  # what 
 }
 
 
-def surroundings(case: Case, stage: str = "forward") -> AbstractContextManager:
+def surroundings(case: Case, stage: str = "forward") -> AbstractContextManager[object]:
     """What the forward, or the backward, of a case runs within."""
     where, around = WITHIN[case.within]
     return around() if where == stage else nullcontext()
@@ -190,7 +214,7 @@ def surroundings(case: Case, stage: str = "forward") -> AbstractContextManager:
 SEED = 20  # of torch's random stream, before each forward
 
 
-def _call(operation: Callable, case: Case, args: list) -> object:
+def _call(operation: Callable[..., object], case: Case, args: list[object]) -> object:
     split = len(args) - len(case.keywords)
     torch.default_generator.manual_seed(SEED)
     torch.rand(3)  # the stream is somewhere, not at the start that its seed names
@@ -198,7 +222,7 @@ def _call(operation: Callable, case: Case, args: list) -> object:
         return operation(*args[:split], **dict(zip(case.keywords, args[split:], strict=True)))
 
 
-def _forward(operation: Callable, case: Case, args: list, record: Record) -> Tensor:
+def _forward(operation: Callable[..., object], case: Case, args: list[object], record: Record) -> object:
     with _stage("forward", record):
         result = _call(operation, case, args)
         if isinstance(result, Tensor) and type(result) is not Tensor:
@@ -206,7 +230,7 @@ def _forward(operation: Callable, case: Case, args: list, record: Record) -> Ten
         return result
 
 
-def _again(operation: Callable, case: Case, args: list, record: Record) -> Tensor:
+def _again(operation: Callable[..., object], case: Case, args: list[object], record: Record) -> Tensor:
     """The forward once more, of an operation that returned a tensor the first time."""
     result = _forward(operation, case, args, record)
     if not isinstance(result, Tensor):
@@ -232,7 +256,7 @@ def _odd(value: object) -> str:
     return "" if value.dtype in DTYPES.values() else f"a tensor of {value.dtype}"
 
 
-def _values(grads: tuple) -> tuple:
+def _values(grads: Sequence[Tensor | None]) -> Gradients:
     if odd := next((what for g in grads if g is not None and (what := _odd(g))), None):
         raise TypeError(f"the gradient is {odd}, not a dense tensor")
     return tuple(None if g is None else copy_of(g) for g in grads)
@@ -277,26 +301,36 @@ def _gradient_is_own(output: Tensor) -> bool:
     return any(map(_custom, nodes)) and all(_custom(n) or STRUCTURAL.fullmatch(n.name()) for n in nodes)
 
 
-def _upstreams(case: Case, outputs: tuple) -> tuple[list[Tensor], list[Tensor]]:
+def _upstreams(case: Case, outputs: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
     """The outputs that require a gradient, and for each a copy of its upstream gradient; none where shapes differ."""
-    sent = case.upstream if isinstance(case.upstream, tuple) else (case.upstream,)
+    sent = (case.upstream,) if isinstance(case.upstream, Tensor) else case.upstream or ()
     if len(sent) != len(outputs) or any(o.shape != u.shape for o, u in zip(outputs, sent, strict=True)):
         return [], []
     pairs = [(o, copy_of(u).to(o.dtype)) for o, u in zip(outputs, sent, strict=True) if o.requires_grad]
     return [o for o, _ in pairs], [u for _, u in pairs]
 
 
-def _gradients(case: Case, outputs: list[Tensor], inputs: list[Tensor], upstreams: list[Tensor], **keywords) -> tuple:
-    """The gradients of the inputs, by the way that the case asks for; None where none arrived."""
+def _upstream(case: Case, output: Tensor) -> Tensor:
+    """Return a copy of the upstream gradient of the one output, in its dtype."""
+    if not isinstance(case.upstream, Tensor):
+        raise TypeError("a case that looks further into an operation has one upstream gradient")
+    return copy_of(case.upstream).to(output.dtype)
+
+
+def _gradients(
+    case: Case, outputs: list[Tensor], inputs: list[Tensor], upstreams: list[Tensor], **keywords: bool
+) -> Gradients:
+    """Return the gradients of the inputs, by the way that the case asks for; None where none arrived."""
     if case.how != "backward":
-        return ENGINE["grad"](outputs, inputs, upstreams, allow_unused=True, **keywords)
+        grads: Gradients = ENGINE["grad"](outputs, inputs, upstreams, allow_unused=True, **keywords)
+        return grads
     for tensor in inputs:
         tensor.grad = None
     ENGINE["backward"](outputs, upstreams, **keywords)
     return tuple(tensor.grad for tensor in inputs)
 
 
-def _first_order(operation: Callable, case: Case, record: Record) -> None:
+def _first_order(operation: Callable[..., object], case: Case, record: Record) -> None:
     args, inputs, given = _arguments(case)
     for tensor in inputs if case.how != "backward" else ():
         tensor.grad = torch.full_like(tensor, GRAD)
@@ -307,20 +341,21 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     record.tally = tuple(sorted(helpers.TALLY.items()))
     record.kind = type(result).__name__
     _note(record, _changed(case, given, before))
-    outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
-    if any(isinstance(o, int) and int.__abs__(o) >= 1 << 63 for o in outputs):
+    returned = tuple(result) if isinstance(result, tuple | list) else (result,)
+    if any(isinstance(o, int) and int.__abs__(o) >= 1 << 63 for o in returned):
         record.kind = "int of more than 64 bits"  # it may not even be printed
         raise _Stop
-    if outputs and all(isinstance(o, int | float) for o in outputs):
+    numbers = [o for o in returned if isinstance(o, int | float)]
+    if numbers and len(numbers) == len(returned):
         # plain numbers: what a subclass makes of itself may not be sent
-        record.numbers = tuple(float.__add__(o, 0.0) if isinstance(o, float) else int.__add__(o, 0) for o in outputs)
+        record.numbers = tuple(float.__add__(n, 0.0) if isinstance(n, float) else int.__add__(n, 0) for n in numbers)
         raise _Stop
-    odd = [what for o in outputs if (what := _odd(o))]
-    if odd:
+    outputs = tuple(o for o in returned if isinstance(o, Tensor))
+    if odd := [what for o in returned if (what := _odd(o))]:
         record.kind = odd[0] if isinstance(result, Tensor) else record.kind
         raise _Stop
     record.kind = "Tensor" if isinstance(result, Tensor) else record.kind
-    record.outputs = _values(outputs)
+    record.outputs = tuple(map(copy_of, outputs))
     record.differentiable = tuple(o.requires_grad for o in outputs)
     record.function = any(_gradient_is_own(o) for o in outputs)
     record.custom = any(_custom(n) for o in outputs for n in _nodes(o))
@@ -337,8 +372,9 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     with _stage("backward", record):
         roots = [roots[0] + sibling, *roots[1:]]
         with surroundings(case, "backward"):
-            *grads, beside = _gradients(case, roots, [*inputs, sibling], upstreams)
-        record.grads, record.sibling = _values(grads), copy_of(beside)
+            found = _gradients(case, roots, [*inputs, sibling], upstreams)
+        *grads, record.sibling = _values(found)
+        record.grads = tuple(grads)
     record.tally = tuple(sorted(helpers.TALLY.items()))
     changed = _changed(case, given, before)
     changed += ["the random stream"] if not torch.equal(stream, torch.get_rng_state()) else []
@@ -349,17 +385,17 @@ def _first_order(operation: Callable, case: Case, record: Record) -> None:
     _note(record, changed)
 
 
-def _second_order(operation: Callable, case: Case, record: Record) -> None:
+def _second_order(operation: Callable[..., object], case: Case, directions: tuple[Tensor, ...], record: Record) -> None:
     args, inputs, _ = _arguments(case)
     output = _again(operation, case, args, record)
-    upstream = copy_of(case.upstream).to(output.dtype).requires_grad_(case.how != "constant")
+    upstream = _upstream(case, output).requires_grad_(case.how != "constant")
     with _stage("second order", record):
         grads = torch.autograd.grad(output, inputs, upstream, create_graph=True, allow_unused=True)
-        pairs = [(g, d) for g, d in zip(grads, case.directions, strict=True) if g is not None and g.requires_grad]
+        pairs = [(g, d) for g, d in zip(grads, directions, strict=True) if g is not None and g.requires_grad]
         if not pairs:
             record.second = (None,) * (len(inputs) + 1)
             return
-        total = sum((g * copy_of(d)).sum() for g, d in pairs)
+        total = reduce(torch.add, [(g * copy_of(d)).sum() for g, d in pairs])
         asked = [*inputs, upstream] if upstream.requires_grad else inputs
         found = torch.autograd.grad(total, asked, allow_unused=True)
         record.second = _values(found) + (None,) * (not upstream.requires_grad)
@@ -374,17 +410,17 @@ def _other(value: object) -> object:
     return (value.detach() * -0.5 + 0.25).to(value.dtype).requires_grad_(value.requires_grad)
 
 
-def _state(operation: Callable, case: Case, record: Record) -> None:
+def _state(operation: Callable[..., object], case: Case, record: Record) -> None:
     if case.upstream is None:
         return
     args, inputs, _ = _arguments(case)
     output = _again(operation, case, args, record)
     between = [_other(a) for a in args] if case.between is None else [fresh(a) for a in case.between]
     _forward(operation, case, between, record)
-    upstream = copy_of(case.upstream).to(output.dtype)
+    upstream = _upstream(case, output)
     with _stage("backward", record):
         record.interleaved = _values(_gradients(case, [output], inputs, [upstream], retain_graph=True))
-    upstream = copy_of(case.upstream).to(output.dtype)
+    upstream = _upstream(case, output)
     with _stage("second backward", record):
         record.repeated = _values(_gradients(case, [output], inputs, [upstream]))
 
@@ -397,22 +433,22 @@ def _spoil(tensor: Tensor) -> None:
         tensor.copy_(tensor.roll(1))
 
 
-def _overwrite(operation: Callable, case: Case, record: Record) -> None:
+def _overwrite(operation: Callable[..., object], case: Case, record: Record) -> None:
     if case.upstream is None:
         return
-    tensors = [i for i, a in enumerate(case.args) if isinstance(a, Tensor)]
-    found = []
-    for target in [*tensors, "the output"]:
-        args, inputs, _ = _arguments(case)
+    names = [f"argument {i}" for i, a in enumerate(case.args) if isinstance(a, Tensor)]
+    found: list[tuple[str, Gradients | None]] = []
+    for name in [*names, "the output"]:
+        args, inputs, given = _arguments(case)
         output = _again(operation, case, args, record)
+        targets = {f"argument {i}": now for i, _, now, _ in given if now is args[i]} | {"the output": output}
         try:
             with torch.no_grad():
-                _spoil(output if target == "the output" else args[target])
-            upstream = copy_of(case.upstream).to(output.dtype)
-            grads = _values(_gradients(case, [output], inputs, [upstream]))
+                _spoil(targets[name])
+            upstream = _upstream(case, output)
+            found.append((name, _values(_gradients(case, [output], inputs, [upstream]))))
         except STUDENT_ERRORS:
-            grads = None
-        found.append((target if isinstance(target, str) else f"argument {target}", grads))
+            found.append((name, None))
     record.overwritten = tuple(found)
 
 
@@ -421,7 +457,7 @@ def _denied(trace: Trace, case: Case, where: str) -> list[str]:
     return [f"{name.split('.')[0]} in {where}" for name in sorted(names)]
 
 
-def _trace(operation: Callable, case: Case, record: Record) -> None:
+def _trace(operation: Callable[..., object], case: Case, record: Record) -> None:
     args, inputs, held = _arguments(case)
     # copies, so that nothing but the operation can keep them alive
     copies = [a.clone() if isinstance(a, Tensor) else a for a in args]
@@ -448,7 +484,7 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
     if case.upstream is None:
         return
     NESTED.clear()
-    upstream = copy_of(case.upstream).to(output.dtype)
+    upstream = _upstream(case, output)
     known |= set(forward.alive()) | {StorageWeakRef(upstream.untyped_storage()).cdata}
     backward = Trace(known)
     with (
@@ -463,8 +499,9 @@ def _trace(operation: Callable, case: Case, record: Record) -> None:
     record.nested = bool(NESTED)
 
 
-def _twin(function: FunctionType) -> FunctionType:
-    """The function as it is now, whatever becomes of its code."""
+def _twin(original: Callable[..., object]) -> Callable[..., Any]:
+    """Return the function as it is now, whatever becomes of its code."""
+    function = _in_python(original)
     twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
     twin.__kwdefaults__ = function.__kwdefaults__
     return twin
@@ -474,19 +511,19 @@ ENGINE = {"grad": _twin(torch.autograd.grad), "backward": _twin(torch.autograd.b
 NESTED: list[str] = []  # the calls of torch.autograd made by a backward that is traced
 
 
-def nested(name: str, args: tuple, keywords: dict) -> object:
+def nested(name: str, args: tuple[object, ...], keywords: dict[str, object]) -> object:
     """What a call of ``torch.autograd.<name>`` does inside a traced backward: it is noted, and runs."""
     NESTED.append(name)
     return ENGINE[name](*args, **keywords)
 
 
-def _grad_within(*args, **keywords):
+def _grad_within(*args: object, **keywords: object) -> object:
     from graders.inside.observe import nested  # the code runs among torch's names, not these
 
     return nested("grad", args, keywords)
 
 
-def _backward_within(*args, **keywords):
+def _backward_within(*args: object, **keywords: object) -> object:
     from graders.inside.observe import nested
 
     return nested("backward", args, keywords)

@@ -7,16 +7,16 @@ message: a direct call in one process, a pipe across two. A check cannot tell th
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 
-from graders.inside.observe import STUDENT_ERRORS, fresh, observe, resolve, told
+from graders.inside.observe import STUDENT_ERRORS, fresh, leaf, observe, resolve, told
 from graders.inside.pristine import ended_modes, pristine
-from graders.inside.records import Case, Failure, Record
+from graders.inside.records import Case, Failure, Gradients, Record
 from graders.inside.replies import answered
-from graders.inside.wire import MAX_BYTES, WireError, decode, encode
+from graders.inside.wire import MAX_BYTES, Message, WireError, decode_message, encode
 
 Tensors = list[Tensor | None]
 
@@ -32,22 +32,22 @@ class OperationError(Exception):
 class Responder:
     """Answers what an `Operation` asks about ``get()``, the student's operation."""
 
-    def __init__(self, get: Callable[[], Callable]) -> None:
+    def __init__(self, get: Callable[[], Callable[..., object]]) -> None:
         self.get = get
 
-    def __call__(self, message: dict) -> dict:
+    def __call__(self, message: Message) -> Message:
         with pristine():
             return self._answer(resolve(self.get), message)
 
-    def _answer(self, operation: Callable | Failure, message: dict) -> dict:
+    def _answer(self, operation: Callable[..., object] | Failure, message: Message) -> Message:
         if message["do"] == "all":
             return {"answers": [self._answer(operation, m) for m in message["messages"]]}
         if message["do"] == "observe":
             return {"records": [observe(operation, case) for case in message["cases"]]}
         if isinstance(operation, Failure):
             return {"failure": operation}
-        inputs = [fresh(t, r) for t, r in zip(message["inputs"], message["requires_grad"], strict=True)]
-        upstreams = [[fresh(u, True) for u in level] for level in message["upstreams"]]
+        inputs = _leaves(message["inputs"], message["requires_grad"])
+        upstreams = [_leaves(level, [True] * len(level)) for level in message["upstreams"]]
         try:
             with ended_modes():
                 results = _derivative(operation, message["args"], message["slots"], inputs, upstreams, message["graph"])
@@ -57,8 +57,17 @@ class Responder:
         return {"results": [None if r is None else r.detach() for r in results], "differentiable": flags}
 
 
+def _leaves(tensors: Tensors, flags: list[bool]) -> Tensors:
+    return [None if t is None else leaf(t, r) for t, r in zip(tensors, flags, strict=True)]
+
+
 def _derivative(
-    operation: Callable, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors], graph: bool = True
+    operation: Callable[..., object],
+    args: tuple[object, ...],
+    slots: list[int],
+    inputs: Tensors,
+    upstreams: list[Tensors],
+    graph: bool = True,
 ) -> Tensors:
     """The operation (no upstreams), its vector-Jacobian product (one level of upstreams), the VJP of that (two), ...
 
@@ -72,9 +81,8 @@ def _derivative(
     """
     if not upstreams:
         given = dict(zip(slots, inputs, strict=True))
-        result = operation(*[given.get(i, fresh(a)) for i, a in enumerate(args)])
-        results = result if isinstance(result, tuple | list) else [result]
-        return [r.as_subclass(Tensor) if isinstance(r, Tensor) else r for r in results]  # see `observe._forward`
+        result = operation(*[given[i] if i in given else fresh(a) for i, a in enumerate(args)])
+        return [_tensor(r) for r in (result if isinstance(result, tuple | list) else [result])]
     *lower, upstream = upstreams
     results = _derivative(operation, args, slots, inputs, lower)
     variables = [*inputs, *(u for level in lower for u in level)]
@@ -85,6 +93,13 @@ def _derivative(
     outputs, weights = map(list, zip(*pairs, strict=True))
     found = iter(torch.autograd.grad(outputs, wanted, weights, create_graph=graph, allow_unused=True))
     return [next(found) if v is not None and v.requires_grad else None for v in variables]
+
+
+def _tensor(result: object) -> Tensor | None:
+    """Return a result of the operation as what it is below a subclass: see `observe._forward`."""
+    if result is not None and not isinstance(result, Tensor):
+        raise TypeError(f"a result is {type(result).__name__}, not a tensor")
+    return None if result is None else result.as_subclass(Tensor)
 
 
 class Operation:
@@ -98,12 +113,12 @@ class Operation:
         asked: the messages so far that asked for a derivative, as they were sent.
     """
 
-    def __init__(self, ask: Callable[[dict], dict]) -> None:
+    def __init__(self, ask: Callable[[Message], Message]) -> None:
         self.ask = ask
         self.trips = 0
         self.source: str | None = None
         self.asked: list[bytes] = []
-        self._ready: dict[bytes, list[dict]] = {}
+        self._ready: dict[bytes, list[Message]] = {}
 
     @contextmanager
     def prepared(self, messages: list[bytes]) -> Iterator[None]:
@@ -113,7 +128,7 @@ class Operation:
         it asked there be asked here at once. Each message is answered as often as it stands in the list, by as many
         calls of the student's code: an operation that answers differently each time is still seen to do so.
         """
-        answers = self._send({"do": "all", "messages": [decode(m) for m in messages]})["answers"]
+        answers = self._send({"do": "all", "messages": [decode_message(m) for m in messages]})["answers"]
         for message, answer in zip(messages, answers, strict=True):
             self._ready.setdefault(message, []).append(answer)
         try:
@@ -123,7 +138,8 @@ class Operation:
 
     def observe(self, cases: Sequence[Case]) -> list[Record]:
         """Run the cases, all in one round trip."""
-        return self._send({"do": "observe", "cases": list(cases)})["records"]
+        records: list[Record] = self._send({"do": "observe", "cases": list(cases)})["records"]
+        return records
 
     def __call__(self, *args: object) -> Tensor | tuple[Tensor, ...]:
         """The operation as a differentiable function, for torch's gradcheck: every order is asked for, not computed.
@@ -131,7 +147,7 @@ class Operation:
         Raises:
             OperationError: the student's code raised.
         """
-        results = _Asked.apply(self, True, *_split(args))
+        results: tuple[Tensor, ...] = _Asked.apply(self, True, *_split(args))
         return results[0] if len(results) == 1 else results
 
     def vjp(self, *args: object) -> tuple[Tensor, ...]:
@@ -143,10 +159,12 @@ class Operation:
         Returns:
             The gradients of the arguments that require one.
         """
-        *args, upstream = args
-        return tuple(r for r in _Asked.apply(self, True, *_split(args, 1), upstream) if r is not None)
+        *given, upstream = args
+        return tuple(r for r in _Asked.apply(self, True, *_split(given, 1), upstream) if r is not None)
 
-    def derivative(self, args: tuple, slots: list[int], inputs: Tensors, upstreams: list[Tensors], graph: bool) -> dict:
+    def derivative(
+        self, args: tuple[object, ...], slots: list[int], inputs: Tensors, upstreams: list[Tensors], graph: bool
+    ) -> Message:
         """One derivative of the operation: see `_derivative`."""
         flags = [t is not None and t.requires_grad for t in inputs]
         message = {
@@ -165,12 +183,12 @@ class Operation:
             raise OperationError(answer["failure"])
         return answer
 
-    def _send(self, message: dict) -> dict:
+    def _send(self, message: Message) -> Message:
         self.trips += 1
         return answered(message, self.ask(message))
 
 
-def _split(args: Sequence, *levels: int) -> tuple:
+def _split(args: Sequence[object], *levels: int) -> tuple[object, ...]:
     """What `_Asked` takes: the arguments without tensors, their places, upstreams per level, and the tensors."""
     slots = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     return tuple(None if isinstance(a, Tensor) else a for a in args), slots, levels, *[args[i] for i in slots]
@@ -180,10 +198,19 @@ class _Asked(torch.autograd.Function):
     """A Function whose forward asks for numbers, and whose backward is again such a Function, one order higher."""
 
     @staticmethod
-    def forward(ctx, operation, graph, args, slots, levels, *tensors):
+    def forward(
+        ctx: Any,
+        operation: Operation,
+        graph: bool,
+        args: tuple[object, ...],
+        slots: list[int],
+        levels: tuple[int, ...],
+        *tensors: Tensor | None,
+    ) -> Gradients:
         ctx.save_for_backward(*tensors)
         ctx.rest = operation, args, slots, levels
-        inputs, others, upstreams = list(tensors[: len(slots)]), list(tensors[len(slots) :]), []
+        inputs, others = list(tensors[: len(slots)]), list(tensors[len(slots) :])
+        upstreams: list[Tensors] = []
         for count in levels:
             upstreams.append(others[:count])
             others = others[count:]
@@ -193,14 +220,14 @@ class _Asked(torch.autograd.Function):
         return tuple(results)
 
     @staticmethod
-    def backward(ctx, *upstream):
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[object, ...]:
         operation, args, slots, levels = ctx.rest
         graph = torch.is_grad_enabled()  # in backward: whether create_graph was asked for
         results = _Asked.apply(operation, graph, args, slots, (*levels, len(upstream)), *ctx.saved_tensors, *upstream)
         return None, None, None, None, None, *results
 
 
-def local(function: Callable) -> Operation:
+def local(function: Callable[..., object]) -> Operation:
     """An operation in this process."""
     return Operation(Responder(lambda: function))
 
@@ -211,14 +238,14 @@ def serve(responder: Responder, source: BinaryIO, sink: BinaryIO) -> None:
         send(sink, responder(message))
 
 
-def send(sink: BinaryIO, message: dict) -> None:
+def send(sink: BinaryIO, message: Message) -> None:
     """Write one message: its length, then its bytes."""
     data = encode(message)
     sink.write(struct.pack(">Q", len(data)) + data)
     sink.flush()
 
 
-def receive(source: BinaryIO) -> dict | None:
+def receive(source: BinaryIO) -> Message | None:
     """Read one message; None at the end.
 
     Raises:
@@ -231,4 +258,4 @@ def receive(source: BinaryIO) -> dict | None:
     data = source.read(size) if size <= MAX_BYTES else b""
     if len(data) != size:
         raise WireError("a message that is cut off or too long")
-    return decode(data)
+    return decode_message(data)

@@ -4,9 +4,11 @@ A `Case` goes to where the student's code runs; a `Record` comes back. Both trav
 tensors, numbers, strings, None and tuples of these, never code.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
+
+Gradients = tuple[Tensor | None, ...]  # None: nothing arrived there
 
 SETTINGS = (  # what of torch's own a `Record` may name as changed
     "the anomaly detection",
@@ -32,7 +34,7 @@ class Helper:
     """
 
     name: str
-    args: tuple | None = None
+    args: tuple[object, ...] | None = None
     requires_grad: tuple[bool, ...] = ()
 
 
@@ -65,15 +67,15 @@ class Case:
     """
 
     name: str
-    args: tuple
+    args: tuple[object, ...]
     keywords: tuple[str, ...] = ()
     requires_grad: tuple[bool, ...] = ()
-    upstream: Tensor | None = None
+    upstream: Tensor | tuple[Tensor, ...] | None = None
     directions: tuple[Tensor, ...] | None = None
     watch: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     provide: tuple[str, ...] = ()
-    between: tuple | None = None
+    between: tuple[object, ...] | None = None
     how: str = "grad"
     within: str = ""
 
@@ -137,19 +139,19 @@ class Record:
     differentiable: tuple[bool, ...] = ()
     function: bool = False
     custom: bool = False
-    grads: tuple | None = None
-    second: tuple | None = None
+    grads: Gradients | None = None
+    second: Gradients | None = None
     changed: tuple[str, ...] = ()
     shares_memory: bool = False
     sibling: Tensor | None = None
-    interleaved: tuple | None = None
-    repeated: tuple | None = None
-    overwritten: tuple = field(default=())
+    interleaved: Gradients | None = None
+    repeated: Gradients | None = None
+    overwritten: tuple[tuple[str, Gradients | None], ...] = ()
     kept_bytes: int = 0
     kept_arguments: tuple[int, ...] = ()
     denied: tuple[str, ...] = ()
     nested: bool = False
-    tally: tuple = ()
+    tally: tuple[tuple[str, int], ...] = ()
     drawn: float = 0.0
     largest: tuple[int, ...] = ()
     peak: tuple[int, ...] = ()

@@ -4,7 +4,7 @@ Runs on the kernel's side. What is registered here cannot be taken back: nobody 
 """
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from types import FunctionType
 
@@ -29,14 +29,17 @@ def forbid(names: Iterable[str]) -> None:
                 if not overload or schema.overload_name == overload:
                     full = f"{schema.name}.{schema.overload_name}".rstrip(".").removeprefix("aten::")
                     for key in KEYS:
-                        library.impl(full, key, _refusal(operator), False)
+                        library.impl(full, key, _refusal(operator))
         else:
-            module, _, function = name.rpartition(".")
-            _empty(getattr(import_module(module), function))
+            module, _, last = name.rpartition(".")
+            function = getattr(import_module(module), last)
+            if not isinstance(function, FunctionType):
+                raise TypeError(f"{name} has no code of Python's")
+            _empty(function)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # it lives on, and no name leads to it
 
 
-def _refusal(operator: str) -> FunctionType:
+def _refusal(operator: str) -> Callable[..., None]:
     text = f"{operator} {REFUSED}"
 
     def refuse(*args: object, **keywords: object) -> None:

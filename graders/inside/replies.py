@@ -6,11 +6,13 @@ the checks, and torch's gradcheck, may then take types, lengths, shapes and dtyp
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
+from typing import TypeVar
 
 from torch import Tensor
 
 from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
-from graders.inside.wire import WireError
+from graders.inside.wire import Message, WireError
 
 STAGES = ("exists", "forward", "backward", "second backward", "second order", "gradcheck", "result", "call")
 MAX_TEXT = 2000  # characters
@@ -18,11 +20,13 @@ MAX_ITEMS = 1000  # outputs, operators, ...
 MAX_DERIVED = 1 << 16  # numbers in an answer to gradcheck, which asks of small tensors alone
 PLACE = re.compile(r"argument (\d{1,3})( \.(grad|requires_grad|_backward_hooks))?")
 
+Rule = Callable[[object], bool]
 Asked = list[Tensor]  # what gradients belong to
+T = TypeVar("T")
 
 
-def answered(message: dict, answer: object) -> dict:
-    """The answer, if it is one to this message.
+def answered(message: Message, answer: object) -> Message:
+    """Return the answer, if it is one to this message.
 
     Args:
         message: what an `Operation` asked.
@@ -31,26 +35,32 @@ def answered(message: dict, answer: object) -> dict:
     Raises:
         WireError: it has another form.
     """
+    if type(answer) is not dict:
+        raise WireError("the form of the answer cannot be right")
     if message["do"] == "all":
         (answers,) = _parts(answer, "answers")
-        _demand(type(answers) is list and len(answers) == len(message["messages"]), "the number of answers")
-        return {"answers": [answered(m, a) for m, a in zip(message["messages"], answers, strict=True)]}
+        pairs = _pairs(message["messages"], answers, "the number of answers")
+        return {"answers": [answered(m, a) for m, a in pairs]}
     if message["do"] == "observe":
         (records,) = _parts(answer, "records")
         return {"records": valid(records, message["cases"])}
-    return (_called if message["do"] == "call" else _derived)(message, answer)
+    if tuple(answer) == ("failure",):
+        _demand(_failure(answer["failure"]), "the failure")
+    elif message["do"] == "call":
+        (value,) = _parts(answer, "value")
+        _demand(_plain(value), "the value")
+    else:
+        _derived(message, *_parts(answer, "results", "differentiable"))
+    return answer
 
 
 def valid(records: object, cases: list[Case]) -> list[Record]:
-    """The records, if they can be what was seen of these cases.
+    """Return the records, if they can be what was seen of these cases.
 
     Raises:
         WireError: they cannot.
     """
-    _demand(type(records) is list and len(records) == len(cases), "the number of records")
-    for record, case in zip(records, cases, strict=True):
-        _record(record, case)
-    return records
+    return [_record(record, case) for case, record in _pairs(cases, records, "the number of records")]
 
 
 def _demand(right: bool, what: str) -> None:
@@ -58,15 +68,22 @@ def _demand(right: bool, what: str) -> None:
         raise WireError(f"{what} cannot be right")
 
 
-def _parts(answer: object, *names: str) -> tuple:
-    _demand(type(answer) is dict and tuple(answer) == names, "the parts of the answer")
+def _parts(answer: Message, *names: str) -> tuple[object, ...]:
+    _demand(tuple(answer) == names, "the parts of the answer")
     return tuple(answer.values())
 
 
-def _failure(failure: object) -> None:
-    _demand(type(failure) is Failure, "the failure")
-    _demand(all(map(_text, (failure.stage, failure.kind, failure.message))), "the text of the failure")
-    _demand(failure.stage in STAGES, "the stage of the failure")
+def _pairs(asked: list[T], found: object, what: str) -> list[tuple[T, object]]:
+    """Return each thing that was asked for with what came for it."""
+    if type(found) is not list or len(found) != len(asked):
+        raise WireError(f"{what} cannot be right")
+    return list(zip(asked, found, strict=True))
+
+
+def _failure(value: object) -> bool:
+    return (
+        type(value) is Failure and all(map(_text, (value.stage, value.kind, value.message))) and value.stage in STAGES
+    )
 
 
 def _plain(value: object) -> bool:
@@ -77,34 +94,21 @@ def _plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str | Tensor)
 
 
-def _called(message: dict, answer: object) -> dict:
-    if type(answer) is dict and tuple(answer) == ("failure",):
-        _failure(answer["failure"])
-        return answer
-    (value,) = _parts(answer, "value")
-    _demand(_plain(value), "the value")
-    return answer
-
-
-def _derived(message: dict, answer: object) -> dict:
-    if type(answer) is dict and tuple(answer) == ("failure",):
-        _failure(answer["failure"])
-        return answer
-    results, flags = _parts(answer, "results", "differentiable")
-    _demand(type(results) is list and 0 < len(results) <= MAX_ITEMS, "the number of results")
+def _derived(message: Message, results: object, flags: object) -> None:
+    if type(results) is not list or not 0 < len(results) <= MAX_ITEMS:
+        raise WireError("the number of results cannot be right")
     _demand(all(r is None or _dense(r) for r in results), "a result")
     _demand(sum(r.numel() for r in results if r is not None) <= MAX_DERIVED, "the size of the results")
-    _demand(type(flags) is list and len(flags) == len(results) and all(map(_flag, flags)), "what is differentiable")
-    _demand(not any(f and r is None for r, f in zip(results, flags, strict=True)), "what is differentiable")
+    for result, flag in _pairs(results, flags, "what is differentiable"):
+        _demand(_flag(flag) and not (flag and result is None), "what is differentiable")
     if not message["upstreams"]:
         _demand(all(r is not None for r in results), "a result")
-        return answer
+        return
     *lower, _ = message["upstreams"]
     variables = [*message["inputs"], *(u for level in lower for u in level)]
     _demand(len(results) == len(variables), "the number of gradients")
     for result, variable in zip(results, variables, strict=True):
         _demand(result is None or (variable is not None and _alike(result, variable)), "the shape of a gradient")
-    return answer
 
 
 def _text(value: object) -> bool:
@@ -128,27 +132,27 @@ def _dense(value: object) -> bool:
 
 
 def _alike(value: object, tensor: Tensor) -> bool:
-    return _dense(value) and value.shape == tensor.shape and value.dtype == tensor.dtype
+    return isinstance(value, Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
 
 
-def _all(rule: Callable[[object], bool], most: int = MAX_ITEMS) -> Callable[[object], bool]:
+def _all(rule: Rule, most: int = MAX_ITEMS) -> Rule:
     return lambda value: type(value) is tuple and len(value) <= most and all(map(rule, value))
 
 
-def _pair(first: Callable[[object], bool], second: Callable[[object], bool]) -> Callable[[object], bool]:
+def _pair(first: Rule, second: Rule) -> Rule:
     return lambda value: type(value) is tuple and len(value) == 2 and first(value[0]) and second(value[1])
 
 
 def _asked(case: Case) -> Asked:
-    """The tensors whose gradients a record holds, in its order: arguments, then those of helpers."""
+    """Return the tensors whose gradients a record holds, in its order: those of arguments, then those of helpers."""
     flags = case.requires_grad or (False,) * len(case.args)
     own = [a for a, r in zip(case.args, flags, strict=True) if r and isinstance(a, Tensor)]
-    helpers = [a for a in case.args if isinstance(a, Helper) and a.args is not None]
-    held = [zip(h.args, h.requires_grad, strict=True) for h in helpers if h.requires_grad]
+    helpers = [a for a in case.args if isinstance(a, Helper) and a.requires_grad]
+    held = [zip(h.args, h.requires_grad, strict=True) for h in helpers if h.args is not None]
     return own + [a for pairs in held for a, r in pairs if r and isinstance(a, Tensor)]
 
 
-def _gradients(asked: Asked) -> Callable[[object], bool]:
+def _gradients(asked: Asked) -> Rule:
     return lambda value: (
         type(value) is tuple
         and len(value) == len(asked)
@@ -156,39 +160,39 @@ def _gradients(asked: Asked) -> Callable[[object], bool]:
     )
 
 
-def _second(case: Case, asked: Asked) -> Callable[[object], bool]:
+def _second(case: Case, asked: Asked) -> Rule:
     def second(value: object) -> bool:
         if type(value) is not tuple or len(value) != len(asked) + 1 or not isinstance(case.upstream, Tensor):
             return False
-        last = value[-1]
-        return _gradients(asked)(value[:-1]) and (last is None or (_dense(last) and last.shape == case.upstream.shape))
+        *first, last = value
+        fits = last is None or (isinstance(last, Tensor) and last.shape == case.upstream.shape)
+        return _gradients(asked)(tuple(first)) and fits
 
     return second
 
 
-def _place(case: Case) -> Callable[[object], bool]:
-    """The name of something that a case can change."""
+def _place(case: Case) -> Rule:
+    """Return the rule for the name of something that a case can change."""
 
     def place(value: object) -> bool:
-        found = PLACE.fullmatch(value) if _text(value) else None
-        if found:
+        if not isinstance(value, str) or not _text(value):
+            return False
+        if found := PLACE.fullmatch(value):
             return int(found[1]) < len(case.args)
-        return _text(value) and value in ("the output", "the upstream gradient", *SETTINGS)
+        return value in ("the output", "the upstream gradient", *SETTINGS)
 
     return place
 
 
-def _or_none(rule: Callable[[object], bool]) -> Callable[[object], bool]:
+def _or_none(rule: Rule) -> Rule:
     return lambda value: value is None or rule(value)
 
 
-def _record(record: object, case: Case) -> None:
-    """Each field by its rule, in the order of the dataclass; then what they say together."""
-    _demand(type(record) is Record, "a record")
-    if record.failure is not None:
-        _failure(record.failure)
+def _rules(case: Case) -> dict[str, Rule]:
+    """Return what each field of a record of this case has to be."""
     asked = _asked(case)
-    rules = {
+    return {
+        "failure": _or_none(_failure),
         "kind": _text,
         "outputs": _all(_dense),
         "numbers": _all(_number),
@@ -204,7 +208,7 @@ def _record(record: object, case: Case) -> None:
         "repeated": _or_none(_gradients(asked)),
         "overwritten": _all(_pair(_place(case), _or_none(_gradients(asked)))),
         "kept_bytes": _count,
-        "kept_arguments": _all(lambda value: _count(value) and value < len(case.args)),
+        "kept_arguments": _all(lambda value: type(value) is int and 0 <= value < len(case.args)),
         "denied": _all(_text),
         "nested": _flag,
         "tally": _all(_pair(_text, _count)),
@@ -212,11 +216,19 @@ def _record(record: object, case: Case) -> None:
         "largest": _all(_count, 2),
         "peak": _all(_count, 2),
     }
-    for name, rule in rules.items():
-        _demand(rule(getattr(record, name)), f"{name} of a record")
+
+
+def _record(record: object, case: Case) -> Record:
+    """Return the record, if each field keeps its rule and they agree with each other."""
+    if type(record) is not Record:
+        raise WireError("a record cannot be right")
+    rules = _rules(case)
+    for name in (f.name for f in fields(Record)):  # a field without a rule is an error at once
+        _demand(rules[name](getattr(record, name)), f"{name} of a record")
     _demand(not (record.outputs and record.numbers), "outputs and numbers of a record")
     _demand(len(record.differentiable) in (0, len(record.outputs)), "differentiable of a record")
     if record.kind == "Tensor" and record.failure is None:
         _demand(len(record.outputs) == len(record.differentiable) == 1, "outputs of a record")
     if record.sibling is not None:
         _demand(case.upstream is not None and record.sibling.is_floating_point(), "sibling of a record")
+    return record

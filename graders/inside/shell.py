@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
@@ -26,7 +27,7 @@ from graders.inside.operation import Responder
 from graders.inside.pristine import pristine
 from graders.inside.records import Failure
 from graders.inside.refusal import REFUSED
-from graders.inside.wire import WireError, decode, encode
+from graders.inside.wire import Message, WireError, decode_message, encode
 
 PIECE = 1 << 16  # characters of a stream that are sent at once
 
@@ -38,7 +39,7 @@ class Sink:
         self.channel: Channel | None = None
         self.left = 0  # characters: beyond them the other side would throw it away
 
-    def __call__(self, msg_type: str, **content: object) -> None:
+    def __call__(self, msg_type: str, **content: Any) -> None:
         if self.channel is None:
             return
         data = json.dumps({"msg_type": msg_type, "content": content}, default=str).encode("utf-8", "replace")
@@ -93,13 +94,22 @@ class Publisher(DisplayPublisher):
 
     sink: Sink
 
-    def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **keywords) -> None:
+    def publish(
+        self,
+        data: dict[str, object],
+        metadata: dict[str, object] | None = None,
+        source: object = None,
+        *,
+        transient: dict[str, object] | None = None,
+        update: bool = False,
+        **keywords: object,
+    ) -> None:
         """Send a display, or the update of one."""
         _flush()
         kind = "update_display_data" if update else "display_data"
         self.sink(kind, data=data, metadata=metadata or {}, transient=transient or {})
 
-    def clear_output(self, wait=False) -> None:
+    def clear_output(self, wait: bool = False) -> None:
         """Send that the cell's outputs are to go."""
         _flush()
         self.sink("clear_output", wait=wait)
@@ -113,10 +123,10 @@ class Results(DisplayHook):
     def write_output_prompt(self) -> None:
         """Nothing: the count is sent with the rest."""
 
-    def write_format_data(self, format_dict, md_dict=None) -> None:
+    def write_format_data(self, format_dict: dict[str, object], md_dict: dict[str, object] | None = None) -> None:
         """Send the result."""
         _flush()
-        count = self.shell.execution_count - 1
+        count = self.prompt_count - 1
         self.sink("execute_result", data=format_dict, metadata=md_dict or {}, execution_count=count)
 
     def finish_displayhook(self) -> None:
@@ -130,14 +140,14 @@ class NotebookShell(InteractiveShell):
     display_pub_class = Publisher
     sink: Sink
 
-    def enable_gui(self, gui=None) -> None:
+    def enable_gui(self, gui: object = None) -> None:
         """There are no windows."""
 
     def ask_exit(self) -> None:
         """``exit`` ends a kernel."""
         self.exit_now = True
 
-    def _showtraceback(self, etype, evalue, stb) -> None:
+    def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
         _flush()
         try:
             text = str(evalue)
@@ -243,7 +253,7 @@ class Server:
                     return
 
     def _ask(self, data: bytes) -> tuple[bytes, bytes]:
-        asked = decode(data)
+        asked = decode_message(data)
         get = lambda: eval(asked["path"], self.shell.user_ns)  # noqa: E731 (a dotted name, from the trusted side)
         respond = Responder(get) if asked["message"]["do"] != "call" else lambda message: _call(get, message)
         answer = self._guarded(lambda: respond(asked["message"]))
@@ -259,7 +269,7 @@ class Server:
         return frames.ANSWER, json.dumps(said).encode()
 
 
-def _call(get: Callable[[], Callable], message: dict) -> dict:
+def _call(get: Callable[[], Callable[..., object]], message: Message) -> Message:
     """The value of a plain call, as data."""
     with pristine():
         operation = resolve(get)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from multiprocessing import connection, get_context
 from time import monotonic
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -29,7 +30,9 @@ def main() -> None:
     json.dump(run(**json.load(sys.stdin)), sys.stdout)
 
 
-def run(file: str, name: str, offer: str, sources: list[str], seed: int, limit: float, total: float) -> list[dict]:
+def run(
+    file: str, name: str, offer: str, sources: list[str], seed: int, limit: float, total: float
+) -> list[dict[str, Any]]:
     """What the test file says of each class; the first that runs out of time ends the list.
 
     Args:
@@ -46,7 +49,8 @@ def run(file: str, name: str, offer: str, sources: list[str], seed: int, limit: 
     torch.autograd.grad(x.exp(), x, torch.ones_like(x))
     if "assert_close" in file:
         torch.testing.assert_close(x, x)
-    end, said = monotonic() + total, []
+    end = monotonic() + total
+    said: list[dict[str, Any]] = []
     for source in sources:
         left = end - monotonic()
         said.append(_watch(min(limit, left), file, name, offer, source, seed))
@@ -56,13 +60,15 @@ def run(file: str, name: str, offer: str, sources: list[str], seed: int, limit: 
     return said
 
 
-def _watch(limit: float, *args: object) -> dict:
+def _watch(limit: float, *args: object) -> dict[str, Any]:
     """One run in a child; it and all that it started are dead afterwards."""
     ear, mouth = FORK.Pipe(duplex=False)
     child = FORK.Process(target=_child, args=(mouth, *args))
     child.start()
+    assert child.pid is not None  # it has started
     mouth.close()
-    end, said = monotonic() + limit, {"status": "running", "test": ""}
+    end = monotonic() + limit
+    said: dict[str, Any] = {"status": "running", "test": ""}
     try:
         while said["status"] == "running":
             if not ear.poll(max(0.0, end - monotonic())):

@@ -14,7 +14,14 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # it is loaded when it is known which user this process is to be
+    from graders.inside.shell import NotebookShell
+
+Order = dict[str, Any]  # what `graders.engine.sandbox` wants
 
 WARM_UP = """
 import ctypes, io, random, math, copy, functools, itertools, unittest.mock, asyncio
@@ -56,7 +63,7 @@ plt.close("all")
 """
 
 
-def warm_up() -> object:
+def warm_up() -> "NotebookShell":
     """Load and run once what notebooks use; the shell, empty."""
     from graders.inside import channel, confine, refusal  # noqa: F401 (loaded now: the files go away)
     from graders.inside.shell import make_shell
@@ -77,12 +84,12 @@ def warm_up() -> object:
 class Children:
     """The kernels that are alive, by number."""
 
-    def __init__(self, shell: object) -> None:
+    def __init__(self, shell: "NotebookShell") -> None:
         self.shell = shell
         self.alive: dict[int, tuple[int, int | None]] = {}  # the process, and its descriptor where there is a sandbox
         self.number = 0
 
-    def start(self, order: dict, sock: int, control: socket.socket) -> dict:
+    def start(self, order: Order, sock: int, control: socket.socket) -> dict[str, object]:
         """Fork a kernel that serves `sock`; its number, or why there is none."""
         heard, said = os.pipe()
         go, ready = os.pipe()
@@ -147,7 +154,7 @@ def _line(descriptor: int) -> str:
     return found.decode(errors="replace") if found.endswith(b"\n") else ""
 
 
-def _become(order: dict, sock: int, said: int, go: int, shell: object) -> None:
+def _become(order: Order, sock: int, said: int, go: int, shell: "NotebookShell") -> None:
     """In the forked process: put up the walls, wait for the word, serve. Does not return."""
 
     def say(**what: object) -> None:
@@ -185,7 +192,7 @@ def _become(order: dict, sock: int, said: int, go: int, shell: object) -> None:
         os._exit(0)
 
 
-def _serve(order: dict, sock: int, say: object, said: int, go: int, shell: object) -> None:
+def _serve(order: Order, sock: int, say: Callable[..., None], said: int, go: int, shell: "NotebookShell") -> None:
     from graders.inside import confine, refusal
     from graders.inside.channel import Channel
     from graders.inside.shell import Server

@@ -8,6 +8,8 @@ import dataclasses
 import json
 import math
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -23,11 +25,14 @@ MAX_DEPTH = 32
 MAX_DIM = 64  # as in torch
 
 
+Message = dict[str, Any]  # a question, or its answer
+
+
 class WireError(ValueError):
     """A message that is not what `encode` makes."""
 
 
-def span(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+def span(shape: Sequence[int], stride: Sequence[int]) -> int:
     """The number of elements of memory that a tensor of this shape and stride reaches over."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
 
@@ -43,7 +48,7 @@ def memory(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided(shape, (1,), tensor.storage_offset()).clone()
 
 
-def laid_out(elements: torch.Tensor, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+def laid_out(elements: torch.Tensor, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
     """A tensor (no view of another) of this shape and stride over 1-d `elements`."""
     return torch.empty(0, dtype=elements.dtype).set_(elements.untyped_storage(), 0, shape, stride)
 
@@ -73,7 +78,7 @@ def encode(value: object) -> bytes:
             return [tree(x) for x in v]
         if isinstance(v, dict):
             return {"dict": {k: tree(x) for k, x in v.items()}}
-        if type(v).__name__ in TYPES:
+        if isinstance(v, Case | Failure | Helper | Record):
             return {"is": type(v).__name__, "of": {f.name: tree(getattr(v, f.name)) for f in dataclasses.fields(v)}}
         raise WireError(f"cannot send a {type(v).__name__}")
 
@@ -139,7 +144,8 @@ def decode(data: bytes) -> object:
         kind = TYPES[v["is"]]
         if [*v["of"]] != [f.name for f in dataclasses.fields(kind)]:
             raise WireError(f"a {kind.__name__} with other fields")
-        return kind(**{k: tree(x, depth + 1) for k, x in v["of"].items()})
+        parts: dict[str, Any] = {k: tree(x, depth + 1) for k, x in v["of"].items()}  # of which types: see `answered`
+        return kind(**parts)
 
     try:
         header = data[8 : 8 + size].decode()
@@ -153,7 +159,15 @@ def decode(data: bytes) -> object:
     return value
 
 
-def _each_once(pairs: list[tuple[str, object]]) -> dict:
+def decode_message(data: bytes) -> Message:
+    """Return the message that `encode` was given; raise as `decode` does, and for what is none."""
+    message = decode(data)
+    if not isinstance(message, dict):
+        raise WireError("something else than a message")
+    return message
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise WireError("a name that comes twice")
