@@ -1,9 +1,9 @@
-"""``python -m graders doctor``: look at what was handed in, repair it, say who would not be graded."""
+"""``python -m graders doctor``: examine submissions, repair them, name those that would not be graded."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,16 +13,18 @@ from graders.classroom.course import Course, CourseError
 from graders.classroom.preprocess import originals, shown
 from graders.classroom.submission import (
     LEFT_BEHIND,
-    check,
     files_in,
     folder_problems,
     misnamed,
     notebook_problems,
     read_notebook,
+    unreadable_folder,
+    validate,
 )
 from graders.notebook import doctor, form
 from graders.notebook.cells import Original, released
-from graders.notebook.files import KEPT, MAX_BYTES, keep, no_file, write
+from graders.notebook.codes import Code
+from graders.notebook.files import KEPT, MAX_BYTES, NotAFile, is_folder, keep, no_file, write
 from graders.notebook.problem import Problem, printable
 
 TIME_WRITTEN = "Written from the notebook's own time."
@@ -88,11 +90,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
     for found in stray:
         print(f"{printable(found.student, 60)}: {found.problem}")
     for submission in dict.fromkeys(submissions):
-        try:
-            graded, problems = treat(course, submission, dry_run)
-        except (OSError, ValueError) as error:
-            what = f"cannot be repaired here ({error})"
-            graded, problems = False, [Problem("its folder", what, "Look at its rights.", fatal=True)]
+        graded, problems = treat(course, submission, dry_run)
         bad += not graded
         repaired += any(problem.repaired for problem in problems)
         for problem in problems:
@@ -101,15 +99,15 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
         print(_summary(len(dict.fromkeys(submissions)), bad, repaired, dry_run))
     if single:
         known = {name: truth(course, key, name) for key in sets for name in course.notebooks(key)}
-        bad += doctor.treat_all(single, known, dry_run, check)
+        bad += doctor.treat_all(single, known, dry_run, validate)
     return 1 if bad or stray else 0
 
 
 def _summary(count: int, bad: int, repaired: int, dry_run: bool) -> str:
-    parts = [f"{count - bad} of {count} submissions would be graded" + (" as they now stand" if dry_run else "")]
+    parts = [f"{count - bad} of {count} submissions would be graded" + (" in their current state" if dry_run else "")]
     if repaired:
-        told = "can be repaired" if dry_run else f"repaired (as they were: {KEPT}/)"
-        parts.append(f"{repaired} {told}")
+        done = "can be repaired" if dry_run else f"repaired (as they were: {KEPT}/)"
+        parts.append(f"{repaired} {done}")
     return f"{', '.join(parts)}."
 
 
@@ -131,16 +129,16 @@ def _submissions(course: Course, home: Path, parts: tuple[str, ...], sets: list[
     if len(parts) > 1:
         known = parts[1] in sets
         yield Submission(parts[0], parts[1], path) if known else _stray(course, home, parts[0], parts[1], sets)
-    elif parts and (reason := no_file(path)) != "is a folder":
-        what = reason or "is a file where a student's folder belongs"
+    elif parts and not is_folder(path):
+        reason = no_file(path) or NotAFile(Code.NOT_A_FOLDER, "is a file where a student's folder belongs")
         remedy = f"A submission is {home.name}/STUDENT/SET/NOTEBOOK.ipynb."
-        yield Stray(parts[0], Problem(parts[0], what, remedy, fatal=True), *_meant(course, path, sets))
+        problem = Problem(reason.code, parts[0], reason.what, remedy, fatal=True)
+        yield Stray(parts[0], problem, *_meant(course, path, sets))
     else:
         try:
             names = sorted(inner.name for inner in path.iterdir() if inner.name not in LEFT_BEHIND)
         except OSError as error:
-            what = f"cannot be read ({error.strerror})"
-            yield Stray(path.name, Problem(f"{path.name}/", what, "Look at its rights.", fatal=True), notebook=True)
+            yield Stray(path.name, unreadable_folder(f"{path.name}/", error), notebook=True)
             return
         for name in names:
             yield from _submissions(course, home, (*parts, name), sets)
@@ -151,10 +149,12 @@ def _stray(course: Course, home: Path, student: str, name: str, sets: list[str])
     path = home / student / name
     meant, notebook = _meant(course, path, sets)
     folder, turned = path.is_dir(), _named(student, sets)
-    what, file = "is no set" if folder else "is not in the folder of a set", name
+    code, what, file = Code.OUTSIDE_SET, "is not in the folder of a set", name
+    if folder:
+        code, what = Code.NO_SET, "is no set"
     if folder and turned and not _named(name, sets):
         meant, student, file = turned, name, f"{student}/{name}"
-        what = "has set and student the wrong way round"
+        code, what = Code.SWAPPED_FOLDERS, "has the set and student folders swapped"
         target, remedy = home / name / meant, f"Move it to {home.name}/{name}/{meant}/."
     elif meant and folder:
         target, remedy = path.with_name(meant), f"Rename it to {meant}."
@@ -163,8 +163,8 @@ def _stray(course: Course, home: Path, student: str, name: str, sets: list[str])
     else:
         target, remedy = None, f"The sets are {', '.join(sets)}."
     if target and os.path.lexists(target):
-        remedy = f"There is {target.relative_to(home.parent)} too: keep the right one, there."
-    return Stray(student, Problem(file, what, remedy, fatal=True), meant, notebook)
+        remedy = f"{target.relative_to(home.parent)} exists as well: keep the right one there."
+    return Stray(student, Problem(code, file, what, remedy, fatal=True), meant, notebook)
 
 
 def _named(name: str, sets: list[str]) -> str | None:
@@ -176,7 +176,7 @@ def _named(name: str, sets: list[str]) -> str | None:
 def _meant(course: Course, path: Path, sets: list[str]) -> tuple[str | None, bool]:
     """The set that a stray file or folder is of, None if that cannot be told; and whether there is a notebook in it."""
     files = [path.name]
-    if no_file(path) == "is a folder":
+    if is_folder(path):
         with suppress(OSError):
             files = [inner.name for _, inner in files_in(path)]
     held = [key for key in sets if any(misnamed(f"{name}.ipynb", files) for name in course.notebooks(key))]
@@ -188,8 +188,16 @@ def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, 
     """Examine one submission and repair it.
 
     Returns:
-        Whether it would be graded as it stands at the end, and what was found.
+        Whether it would be graded in its state at the end, and what was found.
     """
+    try:
+        return _treat(course, submission, dry_run)
+    except (OSError, ValueError) as error:
+        what = f"cannot be repaired here ({error})"
+        return False, [Problem(Code.NOT_REPAIRABLE, "its folder", what, "Check its permissions.", fatal=True)]
+
+
+def _treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:
     assignment, folder = submission.assignment, submission.folder
     names = course.notebooks(assignment)
     listed = [path.name for path in (course.root / course.dirs.source_directory / assignment).iterdir()]
@@ -200,9 +208,9 @@ def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, 
     when = max((folder.joinpath(name).stat().st_mtime for name in files if name.endswith(".ipynb")), default=None)
     problems = []
     for problem in found:
-        if problem.file == "timestamp.txt" and no_file(folder / problem.file) is None and when is not None:
+        if problem.code is Code.MALFORMED_TIME and no_file(folder / problem.file) is None and when is not None:
             problem = _mend_time(problem, folder, when, course.root, dry_run)
-        elif problem.file not in files and problem.fatal:
+        elif problem.code is Code.NOTEBOOK_MISNAMED:
             problem = _mend_name(problem, folder, files, dry_run)
         problems.append(problem)
     for name in names:
@@ -210,14 +218,15 @@ def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, 
         if not os.path.lexists(path) and len(near := misnamed(path.name, files)) == 1:  # not renamed in a dry run
             path = folder / near[0]
         if no_file(path) is None:
-            notebook, said = doctor.look(path, truth(course, assignment, name), f"{name}.ipynb", check)
-            problems += said
-            if notebook is not None and not dry_run:
+            notebook, found = doctor.examine(path, truth(course, assignment, name), f"{name}.ipynb", validate)
+            problems += found
+            if any(problem.repaired for problem in found) and not dry_run:
                 write(path, form.to_bytes(notebook), course.root)
     time = folder / "timestamp.txt"
     missing = not os.path.lexists(time)
     if when is not None and (missing or (no_file(time) is None and not time.stat().st_size)):
-        problems.append(Problem(time.name, "is missing" if missing else "is empty", TIME_WRITTEN, repaired=True))
+        what = "is missing" if missing else "is empty"
+        problems.append(Problem(Code.NO_TIME, time.name, what, TIME_WRITTEN, repaired=True))
         if not dry_run:
             _write_time(folder, when)
     return _would_be_graded(course, assignment, folder, names, listed), problems
@@ -231,7 +240,7 @@ def _mend_time(problem: Problem, folder: Path, when: float, root: Path, dry_run:
     if not dry_run:
         keep(path, root)
         _write_time(folder, when)
-    return Problem(problem.file, problem.what, TIME_WRITTEN, repaired=True)
+    return replace(problem, remedy=TIME_WRITTEN, fatal=False, repaired=True)
 
 
 def _mend_name(problem: Problem, folder: Path, files: list[str], dry_run: bool) -> Problem:
@@ -241,7 +250,7 @@ def _mend_name(problem: Problem, folder: Path, files: list[str], dry_run: bool) 
         return problem
     if not dry_run:
         os.rename(folder / near[0], folder / problem.file)
-    return Problem(problem.file, problem.what, "It gets that name.", repaired=True)
+    return replace(problem, remedy="It gets that name.", fatal=False, repaired=True)
 
 
 def _write_time(folder: Path, when: float) -> None:

@@ -29,6 +29,7 @@ from nbgrader.apps import ZipCollectApp
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
 from graders.classroom.submission import LEFT_BEHIND, read_time
+from graders.notebook.codes import Code
 from graders.notebook.files import MAX_BYTES, no_file, resembles
 from graders.notebook.problem import printable
 
@@ -335,7 +336,7 @@ class Collector(FileNameCollectorPlugin):
                 try:
                     stamps[folder] = Time.read(stamp)
                 except ValueError as error:
-                    what = f"it {error}; the notebook's own time is taken. Mend it and collect again if that is wrong"
+                    what = f"it {error}; the notebook's own time is taken. Fix it and collect again if that is wrong"
                     intake.told.append(f"{intake.shown(stamp, root)}: left out, {what}")
         found = {}
         for (student, name), files in taken.items():
@@ -428,7 +429,8 @@ def whose(
         if one.start and one.folder in students and one.start != one.folder:
             why = f"it is in {one.folder}'s folder and says {one.start}. Move it to {one.start}/ if that is right"
         elif not student:
-            why = f"nobody's name is on it. Put it into a folder NAME/, or rename it to {_called('NAME', one.notebook)}"
+            remedy = f"Put it into a folder NAME/, or rename it to {_called('NAME', one.notebook)}"
+            why = f"there is no student name on it. {remedy}"
         elif not STUDENT.fullmatch(student):
             allowed = "up to 100 letters, digits, . @ - _ and single blanks between them"
             why = f"{student!r} is no student's name: {allowed}. Rename the {'file' if one.start else 'folder'}"
@@ -493,9 +495,9 @@ def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
             packed = file.name.lower().endswith(ARCHIVES)
             most = MAX_UNPACKED if packed else MAX_BYTES
             reason = no_file(file)
-            if reason == "is a folder":
+            if reason and reason.code is Code.FOLDER:
                 continue
-            if reason and not reason.startswith("is a hard link"):  # a copy of it is a file of its own
+            if reason and reason.code is not Code.HARD_LINK:  # a copy of it is a file of its own
                 intake.told.append(f"{file}: left out, it {reason}. Put the file itself there")
             elif (size := file.stat().st_size) > most:
                 remedy = "Unpack it and collect the folder" if packed else "Ask for the notebook without its outputs"
@@ -505,7 +507,7 @@ def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
                 try:
                     _copy(file, archive / place / file.relative_to(intake.given[place]))
                 except OSError as error:
-                    intake.told.append(f"{file}: left out, it cannot be read ({error.strerror}). Look at its rights")
+                    intake.told.append(f"{file}: left out, it cannot be read ({error.strerror}). Check its permissions")
 
 
 def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[str], list[str]]:

@@ -38,7 +38,8 @@ from graders.classroom.submission import (
 from graders.engine.job import Job, Settings
 from graders.engine.outcome import CELL_TIME
 from graders.engine.sandbox import NoMemory
-from graders.notebook.doctor import remedy
+from graders.notebook.codes import Code
+from graders.notebook.problem import Unreadable
 
 NO_MEMORY = f"{NoMemory.__module__}.{NoMemory.__name__}: "  # how a traceback ends that is none of a submission's doing
 
@@ -156,8 +157,8 @@ class Course:
         for name in [] if fatal else names:
             try:
                 notebook = read_notebook(folder / f"{name}.ipynb")
-            except ValueError as error:
-                problems.append(Problem(f"{name}.ipynb", str(error), remedy(str(error)), fatal=True))
+            except Unreadable as error:
+                problems.append(error.problem)
                 fatal = True
                 continue
             with self.gradebook() as gradebook:
@@ -171,15 +172,17 @@ class Course:
             try:
                 self._start(Autograde, assignment, glob.escape(student), force=True)
             except NbGraderException:
-                advice = f"See `nbgrader autograde {assignment} --student {student} --force`."
+                code, remedy = Code.NOT_GRADED, f"See `nbgrader autograde {assignment} --student {student} --force`."
                 what = f"nbgrader gave up on it ({self._errors.line})"
                 if self._errors.line.startswith(NO_MEMORY):
-                    advice = "It is not graded: free memory where it was graded, use fewer --workers, and run it again."
+                    code = Code.NO_MEMORY
+                    remedy = "It is not graded: free memory where it was graded, use fewer --workers, and run it again."
                     what = self._errors.line.removeprefix(NO_MEMORY)
-                return True, [*problems, Problem(f"{names[0]}.ipynb", what, advice, fatal=True)]
+                return True, [*problems, Problem(code, f"{names[0]}.ipynb", what, remedy, fatal=True)]
         for name in names:
             graded = self.graded_notebook(assignment, student, name)
-            problems += [Problem(f"{name}.ipynb", *said) for said in outcome_problems(graded)]
+            for code, what, remedy in outcome_problems(graded):
+                problems.append(Problem(code, f"{name}.ipynb", what, remedy))
         return done, problems
 
     def _with_earlier(self, assignment: str, student: str, problems: list[Problem]) -> list[Problem]:

@@ -297,7 +297,7 @@ def test_a_notebook_without_a_name_keeps_nobody_out(root, drop, here):
     code, out, err = here(root, "collect", "tiny", str(drop))
     assert (code, out) == (1, "01_tiny: 2 collected into submitted/ (bjorn, chen)\n")
     remedy = "Put it into a folder NAME/, or rename it to NAME_tiny.ipynb"
-    assert err == f"{drop}/tiny.ipynb: left out, nobody's name is on it. {remedy}\n"
+    assert err == f"{drop}/tiny.ipynb: left out, there is no student name on it. {remedy}\n"
 
 
 SAID = {
@@ -397,7 +397,7 @@ def test_a_file_that_cannot_be_read_keeps_nobody_out(root, drop, here, monkeypat
     monkeypatch.setattr("graders.classroom.collect.shutil.copyfile", refused)
     code, out, err = here(root, "collect", "tiny", str(drop))
     assert (code, out) == (1, "01_tiny: 1 collected into submitted/ (ben)\n")
-    told = "left out, it cannot be read (Permission denied). Look at its rights"
+    told = "left out, it cannot be read (Permission denied). Check its permissions"
     assert err == f"{drop}/ada_tiny.ipynb: {told}\n"
 
 
