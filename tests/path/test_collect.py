@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from graders.classroom import collect
-from graders.classroom.collect import ArchiveError, unpack, whose
+from graders.classroom import archive as archives
+from graders.classroom.archive import ArchiveError, unpack
+from graders.classroom.whose import whose
 from tests.path.course_maker import hand_in, make_course, release
 
 NOTEBOOK = b'{"cells": []}'
@@ -115,7 +116,7 @@ def test_no_link_device_or_pipe_comes_out_of_an_archive(tmp_path):
 def small(monkeypatch):
     """Limits that a test can reach."""
     for name, value in (("MAX_BYTES", 10_000), ("MAX_UNPACKED", 50_000), ("MAX_FILES", 20), ("MAX_PIECE", 20_000)):
-        monkeypatch.setattr(collect, name, value)
+        monkeypatch.setattr(archives, name, value)
 
 
 def lying(path: Path, size: int) -> Path:
