@@ -34,13 +34,13 @@ class Member(NamedTuple):
 
     name: str
     reason: str | None = None  # to leave it out
-    size: int = 0  # as told
+    size: int = 0  # as the archive says
     content: IO[bytes] | None = None
-    when: float | None = None  # as told
+    when: float | None = None  # as the archive says
 
 
 class ArchiveError(Exception):
-    """Why an archive is left out; the text goes on from its name."""
+    """An archive is left out; the text says why, going on from its name."""
 
 
 class _Bounded:
@@ -51,20 +51,20 @@ class _Bounded:
         self.tell = file.tell
 
     def read(self, size: int = -1) -> bytes:
-        """As of a file; tarfile asks for pieces, unless a header is out of all proportion."""
+        """Read as from a file; tarfile asks for pieces, unless a header is out of all proportion."""
         if not 0 <= size <= MAX_PIECE:
             raise ArchiveError("its headers claim more than they can hold")
         return self.file.read(size)
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """As of a file, up to all that an archive may hold."""
+        """Seek as in a file, up to all that an archive may hold."""
         if whence == 0 and place > MAX_UNPACKED + MAX_FILES * 10_000:
             raise ArchiveError(TOO_MUCH)
         return self.file.seek(place, whence)
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """An archive's files, one by one."""
+    """Yield an archive's files, one by one."""
     if zipfile.is_zipfile(archive):
         _check_directory(archive)
         with zipfile.ZipFile(archive) as opened:
@@ -96,7 +96,7 @@ def members(archive: Path) -> Iterator[Member]:
 
 
 def _zip_time(info: zipfile.ZipInfo) -> float | None:
-    """When a zip says that a file was changed: in UTC where it has the field for that, else by this machine's clock."""
+    """Return when a zip says that a file was changed: by its field in UTC, or else by this machine's clock."""
     extra = info.extra
     while len(extra) >= 4:
         kind, size = struct.unpack("<HH", extra[:4])
@@ -120,17 +120,25 @@ def _check_directory(archive: Path) -> None:
 
 
 def unpack(archive: Path, target: Path, nested: int = 0, places: dict[Path, Path] | None = None) -> list[str]:
-    """Unpack an archive, and archives in it, into the new folder ``target``; a line on each file that was left out.
+    """Unpack an archive, and archives in it, into the new folder ``target``.
 
-    A file gets the time that the archive has for it, or the archive's own. ``places`` is told which folder each inner
-    archive went to: folder, archive.
+    A file gets the time that the archive has for it, or the archive's own.
+
+    Args:
+        archive: a zip, or a tar that may be compressed by gzip.
+        target: the folder.
+        nested: how many archives this one is in.
+        places: gets the folder of each inner archive: folder, archive.
+
+    Returns:
+        A line on each file that was left out.
 
     Raises:
         ArchiveError: the archive is damaged or over a limit; nothing of it is there.
     """
-    told: list[str] = []
+    left_out: list[str] = []
     try:
-        _unpack(archive, target, told)
+        _unpack(archive, target, left_out)
     except ArchiveError:
         shutil.rmtree(target, ignore_errors=True)
         raise
@@ -151,23 +159,23 @@ def unpack(archive: Path, target: Path, nested: int = 0, places: dict[Path, Path
             if nested + 1 >= MAX_NESTED:
                 raise ArchiveError("it is an archive in an archive in an archive")
             folder = folder_of(inner)
-            told += [f"{name}/{line}" for line in unpack(inner, folder, nested + 1, places)]
+            left_out += [f"{name}/{line}" for line in unpack(inner, folder, nested + 1, places)]
             if places is not None:
                 places[folder] = inner
         except ArchiveError as error:
-            told.append(f"{name}: left out, {error}. Ask for another")
+            left_out.append(f"{name}: left out, {error}. Ask for another")
         inner.unlink()
-    return told
+    return left_out
 
 
 def folder_of(archive: Path) -> Path:
-    """Where an archive's files go: beside it, under its name, or under another that is free."""
+    """Return where an archive's files go: beside it, under its name, or under another that is free."""
     stem = re.sub(r"(?i)(\.tar)?\.\w+$", "", archive.name) or "archive"
     names = (f"{stem}{'~' * number}" for number in range(1000))
     return next(path for path in map(archive.with_name, names) if not path.exists())
 
 
-def _unpack(archive: Path, target: Path, told: list[str]) -> None:
+def _unpack(archive: Path, target: Path, left_out: list[str]) -> None:
     target.mkdir(parents=True)
     total = 0
     for number, (name, reason, size, content, when) in enumerate(members(archive), 1):
@@ -183,16 +191,16 @@ def _unpack(archive: Path, target: Path, told: list[str]) -> None:
         if reason is None and size > MAX_BYTES and not name.lower().endswith(ARCHIVES):
             reason = f"it has more than {MAX_BYTES // 1_000_000} MB"
         if reason or content is None:
-            told.append(f"{name}: left out, {reason}")
+            left_out.append(f"{name}: left out, {reason}")
             total += size  # a tar is unpacked to get past it
             continue
         path = target.joinpath(*parts)
         if path.exists():
-            told.append(f"{name}: left out, the archive holds it twice")
+            left_out.append(f"{name}: left out, the archive holds it twice")
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
-            shutil.copyfileobj(content, file)  # at most the size that was told: zipfile and tarfile see to it
+            shutil.copyfileobj(content, file)  # at most the size that the archive says: zipfile and tarfile see to it
         if when is None or not TIMES[0] < when < TIMES[1]:
             when = archive.stat().st_mtime
         os.utime(path, (when, when))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from nbgrader.api import MissingEntry
@@ -21,8 +22,8 @@ from graders.classroom.submission import (
     unreadable_folder,
     validate,
 )
-from graders.notebook import doctor, form
-from graders.notebook.cells import Original, released
+from graders.notebook import cells, doctor, form
+from graders.notebook.cells import Original
 from graders.notebook.codes import Code
 from graders.notebook.files import KEPT, MAX_BYTES, NotAFile, is_folder, keep, no_file, write
 from graders.notebook.problem import Problem, printable
@@ -44,12 +45,12 @@ class Submission:
 
 @dataclass(frozen=True)
 class Stray:
-    """Something in ``submitted/`` that is no submission where it stands.
+    """Something in ``submitted/`` that is not a submission where it stands.
 
     Attributes:
         student: whose it is, as far as its place tells.
         problem: what is wrong, and where it belongs.
-        meant: the set that it is of, by its name or by what is in it; None: it does not tell.
+        meant: the set that it is of, by its name or by what is in it; None where neither tells.
         notebook: whether it is, or holds, a notebook.
     """
 
@@ -57,6 +58,28 @@ class Stray:
     problem: Problem
     meant: str | None = None
     notebook: bool = False
+
+
+class Released:
+    """The released cells of a course's notebooks; those of each notebook are read once."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self.cells = cache(self._cells)
+
+    def _cells(self, assignment: str, name: str) -> Mapping[str, Original]:
+        """Return the cells of a notebook, as students see them: from the gradebook, if it has them, or the release."""
+        course = self.course
+        url = course.dirs.db_url
+        if not url.startswith("sqlite:///") or Path(url.removeprefix("sqlite:///")).exists():  # else it would be made
+            with suppress(MissingEntry), course.gradebook() as gradebook:
+                held = originals(gradebook, course.dirs, assignment, name)
+                return {key: shown(cell) for key, cell in held.items()}
+        for step in (course.dirs.release_directory, course.dirs.source_directory):
+            path = course.root / step / assignment / f"{name}.ipynb"
+            if path.is_file():
+                return {key: shown(cell) for key, cell in cells.released(form.read(path)[0]).items()}
+        raise CourseError(f"there is no {name}.ipynb in {course.dirs.source_directory}/{assignment}/")
 
 
 def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
@@ -68,7 +91,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
         0 if all would be graded, 1 if at least one would not.
 
     Raises:
-        CourseError: a path that means nothing.
+        CourseError: a path does not exist, or nothing is there to examine.
     """
     home = course.root / course.dirs.submitted_directory
     submissions: list[Submission] = []
@@ -86,11 +109,12 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
             single.append(path)
     if not (submissions or single or stray):
         raise CourseError(f"nothing was handed in: {course.dirs.submitted_directory}/STUDENT/SET/ is where it belongs")
+    released = Released(course)
     bad = repaired = 0
     for found in stray:
         print(f"{printable(found.student, 60)}: {found.problem}")
     for submission in dict.fromkeys(submissions):
-        graded, problems = treat(course, submission, dry_run)
+        graded, problems = treat(released, submission, dry_run)
         bad += not graded
         repaired += any(problem.repaired for problem in problems)
         for problem in problems:
@@ -98,7 +122,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
     if submissions or stray:
         print(_summary(len(dict.fromkeys(submissions)), bad, repaired, dry_run))
     if single:
-        known = {name: truth(course, key, name) for key in sets for name in course.notebooks(key)}
+        known = {name: released.cells(key, name) for key in sets for name in course.notebooks(key)}
         bad += doctor.treat_all(single, known, dry_run, validate)
     return 1 if bad or stray else 0
 
@@ -112,7 +136,7 @@ def _summary(count: int, bad: int, repaired: int, dry_run: bool) -> str:
 
 
 def misplaced(course: Course, assignment: str) -> list[tuple[str, Problem]]:
-    """(student, problem) for what grading passes over in ``submitted/``: of this set, or a notebook of no known one."""
+    """Return (student, problem) for what grading passes over in ``submitted/``: of this set, or notebooks of none."""
     home = course.root / course.dirs.submitted_directory
     found = _submissions(course, home, (), course.assignments) if home.is_dir() else ()
     strays = [stray for stray in found if isinstance(stray, Stray)]
@@ -124,7 +148,7 @@ def misplaced(course: Course, assignment: str) -> list[tuple[str, Problem]]:
 
 
 def _submissions(course: Course, home: Path, parts: tuple[str, ...], sets: list[str]) -> Iterator[Submission | Stray]:
-    """The submissions below ``submitted/PARTS``, and what is none."""
+    """Yield the submissions below ``submitted/PARTS``, and what is not one."""
     path = home.joinpath(*parts[:2])  # a notebook stands for its submission
     if len(parts) > 1:
         known = parts[1] in sets
@@ -145,7 +169,7 @@ def _submissions(course: Course, home: Path, parts: tuple[str, ...], sets: list[
 
 
 def _stray(course: Course, home: Path, student: str, name: str, sets: list[str]) -> Stray:
-    """What to say of ``submitted/STUDENT/NAME``, which is not the folder of a set."""
+    """Describe ``submitted/STUDENT/NAME``, which is not the folder of a set."""
     path = home / student / name
     meant, notebook = _meant(course, path, sets)
     folder, turned = path.is_dir(), _named(student, sets)
@@ -168,13 +192,13 @@ def _stray(course: Course, home: Path, student: str, name: str, sets: list[str])
 
 
 def _named(name: str, sets: list[str]) -> str | None:
-    """The set that a folder of this name may be meant for: `relu`, `Relu`, `01_RELU` are 01_relu."""
+    """Return the set that a folder of this name may be meant for: `relu`, `Relu`, `01_RELU` are 01_relu."""
     near = [key for key in sets if name.casefold() in (key.casefold(), key.partition("_")[2].casefold())]
     return near[0] if near else None
 
 
 def _meant(course: Course, path: Path, sets: list[str]) -> tuple[str | None, bool]:
-    """The set that a stray file or folder is of, None if that cannot be told; and whether there is a notebook in it."""
+    """Return the set of a stray file or folder, None if that cannot be told; and whether there is a notebook in it."""
     files = [path.name]
     if is_folder(path):
         with suppress(OSError):
@@ -184,20 +208,21 @@ def _meant(course: Course, path: Path, sets: list[str]) -> tuple[str | None, boo
     return _named(path.name, sets) or (held[0] if len(held) == 1 else None), notebook
 
 
-def treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:
-    """Examine one submission and repair it.
+def treat(released: Released, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:
+    """Examine one submission of a course and repair it.
 
     Returns:
         Whether it would be graded in its state at the end, and what was found.
     """
     try:
-        return _treat(course, submission, dry_run)
+        return _treat(released, submission, dry_run)
     except (OSError, ValueError) as error:
         what = f"cannot be repaired here ({error})"
         return False, [Problem(Code.NOT_REPAIRABLE, "its folder", what, "Check its permissions.", fatal=True)]
 
 
-def _treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:
+def _treat(released: Released, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:
+    course = released.course
     assignment, folder = submission.assignment, submission.folder
     names = course.notebooks(assignment)
     listed = [path.name for path in (course.root / course.dirs.source_directory / assignment).iterdir()]
@@ -209,16 +234,16 @@ def _treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool,
     problems = []
     for problem in found:
         if problem.code is Code.MALFORMED_TIME and no_file(folder / problem.file) is None and when is not None:
-            problem = _mend_time(problem, folder, when, course.root, dry_run)
+            problem = _repair_time(problem, folder, when, course.root, dry_run)
         elif problem.code is Code.NOTEBOOK_MISNAMED:
-            problem = _mend_name(problem, folder, files, dry_run)
+            problem = _repair_name(problem, folder, files, dry_run)
         problems.append(problem)
     for name in names:
         path = folder / f"{name}.ipynb"
         if not os.path.lexists(path) and len(near := misnamed(path.name, files)) == 1:  # not renamed in a dry run
             path = folder / near[0]
         if no_file(path) is None:
-            notebook, found = doctor.examine(path, truth(course, assignment, name), f"{name}.ipynb", validate)
+            notebook, found = doctor.examine(path, released.cells(assignment, name), f"{name}.ipynb", validate)
             problems += found
             if any(problem.repaired for problem in found) and not dry_run:
                 write(path, form.to_bytes(notebook), course.root)
@@ -229,10 +254,10 @@ def _treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool,
         problems.append(Problem(Code.NO_TIME, time.name, what, TIME_WRITTEN, repaired=True))
         if not dry_run:
             _write_time(folder, when)
-    return _would_be_graded(course, assignment, folder, names, listed), problems
+    return _would_be_graded(released, assignment, folder, names, listed), problems
 
 
-def _mend_time(problem: Problem, folder: Path, when: float, root: Path, dry_run: bool) -> Problem:
+def _repair_time(problem: Problem, folder: Path, when: float, root: Path, dry_run: bool) -> Problem:
     """Put a time in the place of a ``timestamp.txt`` that holds none."""
     path = folder / problem.file
     if path.stat().st_size > MAX_BYTES:
@@ -243,7 +268,7 @@ def _mend_time(problem: Problem, folder: Path, when: float, root: Path, dry_run:
     return replace(problem, remedy=TIME_WRITTEN, fatal=False, repaired=True)
 
 
-def _mend_name(problem: Problem, folder: Path, files: list[str], dry_run: bool) -> Problem:
+def _repair_name(problem: Problem, folder: Path, files: list[str], dry_run: bool) -> Problem:
     """Give the notebook its name, if one file alone can be meant."""
     near = misnamed(problem.file, files)
     if len(near) != 1:
@@ -258,41 +283,15 @@ def _write_time(folder: Path, when: float) -> None:
     (folder / "timestamp.txt").write_text(text, encoding="utf-8")
 
 
-def _would_be_graded(course: Course, assignment: str, folder: Path, names: list[str], listed: list[str]) -> bool:
-    """What ``grade`` would say: by the same functions, on what is there now."""
+def _would_be_graded(released: Released, assignment: str, folder: Path, names: list[str], listed: list[str]) -> bool:
+    """Return what ``grade`` would decide: by the same functions, on what is there now."""
     problems = folder_problems(folder, names, listed)
     if any(problem.fatal for problem in problems):
         return False
     try:
         for name in names:
             notebook = read_notebook(folder / f"{name}.ipynb")
-            problems += notebook_problems(f"{name}.ipynb", notebook, truth(course, assignment, name))
+            problems += notebook_problems(f"{name}.ipynb", notebook, released.cells(assignment, name))
     except ValueError:
         return False
     return not any(problem.fatal for problem in problems)
-
-
-def truth(course: Course, assignment: str, name: str) -> Mapping[str, Original]:
-    """The released cells of a notebook, as students see them: from the gradebook, if it has them, or the release."""
-    key = (course.root, assignment, name)
-    if key not in _TRUTH:
-        _TRUTH[key] = _truth(course, assignment, name)
-    return _TRUTH[key]
-
-
-_TRUTH: dict[tuple[Path, str, str], Mapping[str, Original]] = {}
-
-
-def _truth(course: Course, assignment: str, name: str) -> Mapping[str, Original]:
-    url = course.dirs.db_url
-    if not url.startswith("sqlite:///") or Path(url.removeprefix("sqlite:///")).exists():  # else it would be made
-        try:
-            with course.gradebook() as gradebook:
-                return {key: shown(cell) for key, cell in originals(gradebook, course.dirs, assignment, name).items()}
-        except MissingEntry:
-            pass
-    for step in (course.dirs.release_directory, course.dirs.source_directory):
-        path = course.root / step / assignment / f"{name}.ipynb"
-        if path.is_file():
-            return {key: shown(cell) for key, cell in released(form.read(path)[0]).items()}
-    raise CourseError(f"there is no {name}.ipynb in {course.dirs.source_directory}/{assignment}/")

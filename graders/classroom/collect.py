@@ -1,7 +1,7 @@
 """Bring in submissions from folders and archives, through nbgrader's own ``zip_collect``.
 
 What comes from students is not trusted: an archive is unpacked within limits, its links and its ways out of the folder
-are left out, and nobody hands in for somebody else by a file's name.
+are left out, and a file's name does not make it another student's.
 """
 
 import filecmp
@@ -31,14 +31,14 @@ class Intake:
     """What came in during one run of ``zip_collect``; its plugins share it.
 
     Args:
-        told: a line on each file that was left out.
+        left_out: a line on each file that was left out.
         given: the folder that each argument was copied to, and the one that it means where it was typed.
         places: the folder that each archive went to, and that archive as if it had been copied like other files.
-        claims: what is said to ``zip_collect`` on the files that are taken, None before all of them are there.
+        claims: what ``zip_collect`` gets on each file that is taken, None before all of them are there.
         students: those whose files are taken.
     """
 
-    told: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     given: dict[str, Path] = field(default_factory=dict)
     places: dict[Path, Path] = field(default_factory=dict)
     claims: dict[Path, dict[str, object]] | None = None
@@ -46,11 +46,11 @@ class Intake:
 
     @classmethod
     def of(cls, app: ZipCollectApp) -> "Intake":
-        """The one of this run."""
+        """Return the one of this run."""
         return app.__dict__.setdefault("intake", cls())
 
     def shown(self, path: Path, root: Path) -> str:
-        """A file below ``root`` by the name that it had where it came from; in an archive, ``amara.zip/relu.ipynb``."""
+        """Return the name that a file below ``root`` had where it came from; in an archive ``amara.zip/relu.ipynb``."""
         for folder in path.parents:
             if folder in self.places:
                 return f"{self.shown(self.places[folder], root)}/{path.relative_to(folder).as_posix()}"
@@ -77,10 +77,10 @@ class Extractor(ExtractorPlugin):
             copied.parent.mkdir(parents=True, exist_ok=True)
             folder, name = folder_of(copied), intake.shown(copied, target)
             try:
-                intake.told += [f"{name}/{line}" for line in unpack(path, folder, 0, intake.places)]
+                intake.left_out += [f"{name}/{line}" for line in unpack(path, folder, 0, intake.places)]
                 intake.places[folder] = copied
             except ArchiveError as error:
-                intake.told.append(f"{name}: left out, {error}. Ask for another")
+                intake.left_out.append(f"{name}: left out, {error}. Ask for another")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -100,7 +100,7 @@ class Collector(FileNameCollectorPlugin):
     """
 
     def collect(self, submitted_file: str) -> dict[str, object] | None:
-        """The student, the notebook and the time of one extracted file, None for a file to leave out."""
+        """Return the student, the notebook and the time of one extracted file, None for a file to leave out."""
         path, intake = Path(submitted_file), Intake.of(self.parent)
         if self.named_regexp:
             found = super().collect(submitted_file)
@@ -115,13 +115,13 @@ class Collector(FileNameCollectorPlugin):
         return found
 
     def _claims(self, intake: Intake) -> dict[Path, dict[str, object]]:
-        """What to say of each file that is taken."""
+        """Return what to tell ``zip_collect`` about each file that is taken."""
         app: ZipCollectApp = self.parent
         root = Path(app._format_collect_path(app.extracted_directory))
         assignment = app.coursedir.assignment_id
         released = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
         submitted = Path(app.coursedir.root, app.coursedir.submitted_directory)
-        claims, told = whose(
+        claims, left_out = whose(
             sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()),
             assignment,
             sorted(notebook.stem for notebook in released.glob("*.ipynb")),
@@ -129,7 +129,7 @@ class Collector(FileNameCollectorPlugin):
             shown=lambda file: intake.shown(root / file, root),
             same=lambda one, other: filecmp.cmp(root / one, root / other, shallow=False),
         )
-        intake.told += told
+        intake.left_out += left_out
         students: dict[Path, set[str]] = {}  # by folder
         taken: dict[tuple[str, str], list[Path]] = {}
         for file, student, name in claims:
@@ -138,12 +138,12 @@ class Collector(FileNameCollectorPlugin):
         stamps: dict[Path, Time] = {}
         for folder in students:
             stamp = folder / "timestamp.txt"
-            if len(students[folder]) == 1 and stamp.exists() and stamp.stat().st_size:  # else it is nobody's
+            if len(students[folder]) == 1 and stamp.exists() and stamp.stat().st_size:  # else it may be another's
                 try:
                     stamps[folder] = Time.read(stamp)
                 except ValueError as error:
                     what = f"it {error}; the notebook's own time is taken. Fix it and collect again if that is wrong"
-                    intake.told.append(f"{intake.shown(stamp, root)}: left out, {what}")
+                    intake.left_out.append(f"{intake.shown(stamp, root)}: left out, {what}")
         found = {}
         for (student, name), files in taken.items():
             written = [stamps[path.parent] for path in files if path.parent in stamps]
@@ -156,17 +156,17 @@ class Time(datetime):
     """When something was handed in, in UTC. nbgrader writes it by ``isoformat``, and reads it from that."""
 
     def isoformat(self, *_: object, **__: object) -> str:
-        """The form of the course's ``timestamp.txt``."""
+        """Return the form of the course's ``timestamp.txt``."""
         return self.strftime("%Y-%m-%d %H:%M:%S UTC")
 
     @classmethod
     def of(cls, path: Path) -> "Time":
-        """When a file was changed."""
+        """Return when a file was changed."""
         return cls.fromtimestamp(int(min(max(path.stat().st_mtime, 0), TIMES[1])), UTC).replace(tzinfo=None)
 
     @classmethod
     def read(cls, path: Path) -> "Time":
-        """The time in a ``timestamp.txt``; ValueError says why there is none."""
+        """Return the time in a ``timestamp.txt``; ValueError says why there is none."""
         with suppress(ValueError):
             if when := read_time(path):
                 return cls(*when.timetuple()[:6])
@@ -191,20 +191,22 @@ def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
             if reason and reason.code is Code.FOLDER:
                 continue
             if reason and reason.code is not Code.HARD_LINK:  # a copy of it is a file of its own
-                intake.told.append(f"{file}: left out, it {reason}. Put the file itself there")
+                intake.left_out.append(f"{file}: left out, it {reason}. Put the file itself there")
             elif (size := file.stat().st_size) > most:
                 remedy = "Unpack it and collect the folder" if packed else "Ask for the notebook without its outputs"
                 what = f"it has {size // 1_000_000:,} MB, more than {most // 1_000_000:,}"
-                intake.told.append(f"{file}: left out, {what}. {remedy}")
+                intake.left_out.append(f"{file}: left out, {what}. {remedy}")
             else:
                 try:
                     _copy(file, archive / place / file.relative_to(intake.given[place]))
                 except OSError as error:
-                    intake.told.append(f"{file}: left out, it cannot be read ({error.strerror}). Check its permissions")
+                    intake.left_out.append(
+                        f"{file}: left out, it cannot be read ({error.strerror}). Check its permissions"
+                    )
 
 
 def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """Collect ``paths`` into ``submitted/``; the students that came in, and a line on each file that was left out."""
+    """Collect ``paths`` into ``submitted/``; return the students that came in, and a line on each file left out."""
     app = ZipCollectApp()
     app.initialize([assignment, "--force", "--log-level=CRITICAL", f"--CourseDirectory.root={root}"])
     downloaded = root / app.downloaded_directory
@@ -216,4 +218,4 @@ def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[st
         app.start()
     with suppress(OSError):  # it is not empty
         downloaded.rmdir()
-    return sorted(intake.students), [printable(line, 1000) for line in intake.told]
+    return sorted(intake.students), [printable(line, 1000) for line in intake.left_out]

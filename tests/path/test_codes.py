@@ -51,7 +51,9 @@ def checked(path: Path) -> set[Code]:
     course, home = Course(path.parents[3]), path.parents[2]
     problems = [problem for _, problem in checkup.misplaced(course, "01_tiny")]
     if (home / "ada").is_dir():
-        problems += checkup.treat(course, checkup.Submission("ada", "01_tiny", home / "ada/01_tiny"), True)[1]
+        problems += checkup.treat(
+            checkup.Released(course), checkup.Submission("ada", "01_tiny", home / "ada/01_tiny"), True
+        )[1]
     return {problem.code for problem in problems}
 
 
@@ -145,7 +147,7 @@ def not_writable(path, monkeypatch):
     (path.parents[3] / ".doctor").write_text("a file")
     edit(path, faulty.deleted("test_double_value"))
     course = Course(path.parents[3])
-    problems = checkup.treat(course, checkup.Submission("ada", "01_tiny", path.parent), False)[1]
+    problems = checkup.treat(checkup.Released(course), checkup.Submission("ada", "01_tiny", path.parent), False)[1]
     (course.root / ".doctor").unlink()
     return {problem.code for problem in problems}
 
