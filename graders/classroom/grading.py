@@ -16,6 +16,7 @@ from graders.engine import pool
 from graders.engine.job import Job, Settings
 from graders.engine.sandbox import NoMemory
 from graders.engine.timing import phase
+from graders.notebook.codes import Code
 from graders.notebook.problem import Problem
 
 
@@ -144,15 +145,16 @@ def with_earlier(problems: list[Problem], score: float | None) -> list[Problem]:
 def _not_executed(file: str, error: BaseException) -> Problem:
     if isinstance(error, NoMemory):
         remedy = "free some memory on the machine that graded it, use fewer --workers, and run it again."
-        return Problem(file, str(error), f"It is not graded: {remedy}", fatal=True)
+        return Problem(Code.NO_MEMORY, file, str(error), f"It is not graded: {remedy}", fatal=True)
     remedy = "It is not graded: run the same command again."
-    return Problem(file, f"could not be executed ({error})", remedy, fatal=True)
+    return Problem(Code.NOT_EXECUTED, file, f"could not be executed ({error})", remedy, fatal=True)
 
 
 def _not_recorded(file: str, error: Exception) -> Problem:
     first = (str(error).strip() or "no reason given").splitlines()[0]
     remedy = "It is not graded: look into it with --verbose, and run the same command again."
-    return Problem(file, f"could not be recorded ({type(error).__name__}: {first})", remedy, fatal=True)
+    what = f"could not be recorded ({type(error).__name__}: {first})"
+    return Problem(Code.NOT_RECORDED, file, what, remedy, fatal=True)
 
 
 def _rate(seconds: float, graded: int, left: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from graders.engine.outcome import Event
+from graders.notebook.codes import Code
 from graders.notebook.problem import Problem
 
 MARK = "graders"  # in a graded notebook's metadata
@@ -27,12 +28,14 @@ class Mark:
 
     def as_data(self) -> dict[str, Any]:
         """Return the mark as JSON holds it."""
-        return {"form": FORM, **asdict(self)}
+        problems = [asdict(problem) | {"code": problem.code.name} for problem in self.problems]
+        events = [asdict(event) for event in self.events]
+        return {"form": FORM, "graded": self.graded, "problems": problems, "events": events}
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Mark | None":
         """Return the mark that JSON holds, None where there is none or one of another form."""
         if data.get("form") != FORM:
             return None
-        problems = tuple(Problem(**problem) for problem in data["problems"])
+        problems = tuple(Problem(**problem | {"code": Code[problem["code"]]}) for problem in data["problems"])
         return cls(data["graded"], problems, tuple(Event(**event) for event in data["events"]))

@@ -8,6 +8,7 @@ from nbformat import NotebookNode
 
 from graders.engine.outcome import CELL_TIME, NOTEBOOK_TIME, OUTPUT_CUT, Event
 from graders.notebook.cells import NOT_PYTHON, bound_names, nearest, python
+from graders.notebook.codes import Code
 from graders.notebook.problem import Problem
 
 SYNTAX = ("SyntaxError", "IndentationError", "TabError")
@@ -38,7 +39,8 @@ def outcome_problems(file: str, notebook: NotebookNode, events: Iterable[Event])
             found += _error_problems(file, _name(cell, number), cell)
         for event in happened.get(number, ()):
             if event.name == OUTPUT_CUT:
-                found.append(Problem(file, f"{_name(cell, number)} {event.did}", "The rest was cut; the points stand."))
+                what = f"{_name(cell, number)} {event.did}"
+                found.append(Problem(Code.OUTPUT_CUT, file, what, "The rest was cut; the points stand."))
     return found + _missing_names(file, notebook)
 
 
@@ -51,13 +53,14 @@ def _limit_problems(file: str, name: str, event: Event) -> list[Problem]:
     """Return what to say of a limit; of a cell that did not run, nothing where an earlier cell's event says it."""
     if event.name == NOTEBOOK_TIME:
         why = event.did.removeprefix("was not run: ")
-        return [Problem(file, f"stopped before {name}: {why}", "Look for loops.")]
+        return [Problem(Code.NOTEBOOK_TIME, file, f"stopped before {name}: {why}", "Look for loops.")]
     if not event.ran:
         return []
     if event.name == CELL_TIME:
-        return [Problem(file, f"{name} {event.did}", "Look for an endless loop.")]
+        return [Problem(Code.CELL_TIME, file, f"{name} {event.did}", "Look for an endless loop.")]
     what = f"the kernel died in {name}"
-    return [Problem(file, what, "What ran before keeps its points; look for exit or memory.")]
+    remedy = "What ran before keeps its points; look for exit or memory."
+    return [Problem(Code.KERNEL_DIED, file, what, remedy)]
 
 
 def _error_problems(file: str, name: str, cell: NotebookNode) -> list[Problem]:
@@ -65,9 +68,10 @@ def _error_problems(file: str, name: str, cell: NotebookNode) -> list[Problem]:
     errors = _errors(cell)
     meta = cell.metadata.get("nbgrader") or {}
     if errors and meta.get("solution"):
-        return [Problem(file, f"{name} {_did(errors)}", "Its tests earn nothing.")]
+        return [Problem(Code.ANSWER_RAISED, file, f"{name} {_did(errors)}", "Its tests earn nothing.")]
     if not meta.get("grade") and errors.keys() & set(SYNTAX):
-        return [Problem(file, f"{name} {_did(errors)}", "Nothing in it ran; an answer that needs it earns nothing.")]
+        remedy = "Nothing in it ran; an answer that needs it earns nothing."
+        return [Problem(Code.SYNTAX_ERROR, file, f"{name} {_did(errors)}", remedy)]
     return []
 
 
@@ -114,4 +118,5 @@ def _missing_names(file: str, notebook: NotebookNode) -> list[Problem]:
                 wanted.append(meta["grade_id"])
     bound = bound_names(notebook)
     missing = [(name, f"nothing is called {name}{nearest(name, bound)}") for name in wanted if name not in bound]
-    return [Problem(file, what, f"Rename it to {name} and grade again with --force.") for name, what in missing]
+    remedy = "Rename it to {} and grade again with --force."
+    return [Problem(Code.NAME_MISSING, file, what, remedy.format(name)) for name, what in missing]

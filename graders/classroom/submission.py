@@ -20,9 +20,9 @@ from nbgrader.utils import parse_utc
 from graders.classroom.released import Cells, Released, sanitise
 from graders.notebook import cells, form
 from graders.notebook.cells import Original, claimed
-from graders.notebook.doctor import remedy
+from graders.notebook.codes import Code
 from graders.notebook.files import KEPT, no_file, read_bytes, resembles
-from graders.notebook.problem import Problem, Said, printable
+from graders.notebook.problem import Problem, Unreadable, printable
 
 LEFT_BEHIND = {"timestamp.txt", ".DS_Store", ".ipynb_checkpoints", "__pycache__", "submission_secret.txt", KEPT}
 MAX_FILES = 200  # files and folders of a submission
@@ -45,7 +45,7 @@ class Submission:
     notebooks: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{printable(self.student)}, {self.assignment}"
+        return f"{printable(self.student, 60)}: {printable(self.assignment, 60)}"
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def prepare(submission: Submission, released: Released) -> Prepared | Refused:
         file = f"{name}.ipynb"
         try:
             notebook = read_notebook(submission.folder / file)
-        except ValueError as error:
-            problems.append(Problem(file, str(error), remedy(str(error)), fatal=True))
+        except Unreadable as error:
+            problems.append(error.problem)
             continue
         found = notebook_problems(file, notebook, known)
         problems += found
@@ -124,37 +124,35 @@ def digest(notebook: NotebookNode, known: Cells) -> str:
 
 
 def read_notebook(path: Path, limited: bool = True) -> NotebookNode:
-    """The notebook at ``path``, in nbformat 4.5; ValueError says in one line why it is none. See ``form.read``."""
+    """Read the notebook at ``path`` in nbformat 4.5; Unreadable has the problem of one that cannot be read."""
     notebook, _ = form.read(path, limited)
-    check(notebook)
+    validate(notebook, path.name)
     return nbformat.from_dict(notebook)
 
 
-def check(notebook: form.Notebook) -> None:
-    """Refuse what nbconvert would refuse in the middle of grading: ValueError says in one line what."""
+def validate(notebook: form.Notebook, file: str) -> None:
+    """Refuse what nbconvert would refuse in the middle of grading, by Unreadable."""
     bare = [cell | {"outputs": []} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
     try:
         nbformat.validate(notebook | {"cells": bare}, relax_add_props=True)
     except nbformat.ValidationError as error:
-        raise ValueError(f"is JSON but not a notebook ({printable(str(error).splitlines()[0], 100)})") from None
-
-
-def restore(notebook: NotebookNode, originals: Mapping[str, Original]) -> list[Said]:
-    """Repair the released cells of a notebook that is to be graded; (what, remedy) pairs, deleted answers too."""
-    said = cells.repair(notebook, originals)
-    notebook["cells"] = nbformat.from_dict(notebook["cells"])
-    return said + cells.deleted_answers(notebook, originals)
+        raise form.not_a_notebook(file, printable(str(error).splitlines()[0], 100)) from None
 
 
 def notebook_problems(file: str, notebook: NotebookNode, originals: Mapping[str, Original]) -> list[Problem]:
-    """What is wrong with the cells of a notebook that was read; as a side effect they are repaired."""
-    if other := cells.of_another_set(notebook, originals):
-        return [Problem(file, other, remedy(other), fatal=True)]
-    return [Problem(file, *said) for said in restore(notebook, originals)]
+    """Repair the released cells of a notebook that is to be graded, and list what was wrong; deleted answers too.
+
+    nbgrader's ``OverwriteCells`` then puts the locked text back, where it is another than that of the gradebook.
+    """
+    if other := cells.of_another_set(notebook, originals, file):
+        return [other]
+    problems = cells.repair(notebook, originals, file)
+    notebook["cells"] = nbformat.from_dict(notebook["cells"])
+    return problems + cells.deleted_answers(notebook, originals, file)
 
 
 def files_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Names and paths of what is in a folder and its folders, links not followed, at most ``MAX_FILES`` and one."""
+    """Yield name and path of what is in a folder and its folders, links not followed, at most ``MAX_FILES`` and one."""
     waiting, count = [folder], 0
     while waiting:
         with os.scandir(waiting.pop()) as entries:
@@ -169,71 +167,79 @@ def files_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str] = ()) -> list[Problem]:
-    """What is wrong with the files of a submission: links, files nobody asked for, notebooks that are not there.
+    """List what is wrong with the files of a submission: links, surplus files, notebooks that are not there.
 
     ``notebooks`` are the names that the assignment consists of, ``listed`` its other files.
     """
     wanted = [f"{name}.ipynb" for name in notebooks]
-    for place, name in ((folder, f"{folder.name}/"), (folder.parent, f"{folder.parent.name}/")):
+    inside = f"{folder.name}/"
+    for place, name in ((folder, inside), (folder.parent, f"{folder.parent.name}/")):
         if place.is_symlink():
-            return [Problem(name, "the folder is a symbolic link", "Put the folder itself there.", fatal=True)]
+            what, remedy = "the folder is a symbolic link", "Put the folder itself there."
+            return [Problem(Code.LINKED_FOLDER, name, what, remedy, fatal=True)]
     if not folder.is_dir():
-        return [Problem(folder.name, "is no folder", f"Make it one, with {', '.join(wanted)} in it.", fatal=True)]
+        remedy = f"Replace it with a folder containing {' and '.join(wanted)}."
+        return [Problem(Code.NOT_A_FOLDER, folder.name, "is not a folder", remedy, fatal=True)]
     try:
         files = list(files_in(folder))
     except OSError as error:
-        return [Problem(f"{folder.name}/", f"cannot be read ({error.strerror})", "Look at its rights.", fatal=True)]
+        return [unreadable_folder(inside, error)]
     if len(files) > MAX_FILES:
-        what = f"holds more than {MAX_FILES} files"
-        return [Problem(f"{folder.name}/", what, f"Keep {', '.join(wanted)}, and no other.", fatal=True)]
-    found: list[Problem] = []
+        what, remedy = f"holds more than {MAX_FILES} files", f"Keep {', '.join(wanted)}, and no other."
+        return [Problem(Code.TOO_MANY_FILES, inside, what, remedy, fatal=True)]
+    problems: list[Problem] = []
     others = []
     for name, path in files:
         reason = no_file(path)
-        if reason == "is a folder":
-            if name in wanted:
-                found.append(Problem(name, "is a folder", "Ask for the notebook itself.", fatal=True))
-        elif reason:
-            found.append(Problem(name, reason, "Ask for the file itself.", fatal=True))
-        elif name not in {*wanted, *listed} and not LEFT_BEHIND & set(Path(name).parts):
+        if reason and (reason.code is not Code.FOLDER or name in wanted):
+            remedy = f"Ask for the {'notebook' if reason.code is Code.FOLDER else 'file'} itself."
+            problems.append(Problem(reason.code, name, reason.what, remedy, fatal=True))
+        elif not reason and name not in {*wanted, *listed} and not LEFT_BEHIND & set(Path(name).parts):
             others.append(name)
     there = {name for name, _ in files}
     for name in wanted:
         if name not in there:
             near = misnamed(name, others)
             others = [other for other in others if other not in near]
-            found.append(_missing(folder, name, near, others))
+            problems.append(_missing(folder, name, near, others))
     if time := time_problem(folder):
-        found.append(time)
-    return found + [
-        Problem(name, "is not part of the assignment", "It is left out of grading and feedback.") for name in others
-    ]
+        problems.append(time)
+    what, remedy = "is not part of the assignment", "It is left out of grading and feedback."
+    return problems + [Problem(Code.SURPLUS_FILE, name, what, remedy) for name in others]
+
+
+def unreadable_folder(name: str, error: OSError) -> Problem:
+    """Return the problem of a folder that the system does not let be read."""
+    what = f"cannot be read ({error.strerror})"
+    return Problem(Code.UNREADABLE_FOLDER, name, what, "Check its permissions.", fatal=True)
 
 
 def misnamed(wanted: str, others: Iterable[str]) -> list[str]:
-    """The files that a missing notebook may be, its name off by case, a number, a folder."""
+    """Return the files that a missing notebook may be, its name off by case, a number, a folder."""
     return [name for name in others if resembles(wanted, name.rpartition("/")[2])]
 
 
 def _missing(folder: Path, name: str, near: list[str], others: Iterable[str]) -> Problem:
     if len(near) == 1:
+        what = f"is missing, there is {near[0]!r} instead"
         remedy = f"Rename it, or let `{_doctor(folder)}` do so, and grade again."
-        return Problem(name, f"is missing, there is {near[0]!r} instead", remedy, fatal=True)
+        return Problem(Code.NOTEBOOK_MISNAMED, name, what, remedy, fatal=True)
     if near:
         what = f"is missing, there are {' and '.join(map(repr, near[:3]))}"
-        return Problem(name, what, f"Rename the right one to {name} and grade again.", fatal=True)
+        remedy = f"Rename the right one to {name} and grade again."
+        return Problem(Code.NOTEBOOK_MISNAMED, name, what, remedy, fatal=True)
     rest = [other for other in others if other.endswith(".ipynb")]
     hint = f", there is {rest[0]!r}" if rest else ""
-    return Problem(name, f"is missing{hint}", "Ask for it and grade again.", fatal=True)
+    return Problem(Code.NOTEBOOK_MISSING, name, f"is missing{hint}", "Ask for it and grade again.", fatal=True)
 
 
 def _doctor(folder: Path) -> str:
-    """What to type for the doctor to look at a submission; paths are from the course's folder."""
+    """Return the command that examines a submission; paths are from the course's folder."""
     return f"python -m graders doctor {shlex.quote('/'.join(folder.parts[-3:]))}"
 
 
 def read_time(path: Path) -> datetime | None:
-    """The time in a ``timestamp.txt``, UTC without a zone; None if it is empty, ValueError if it is none."""
+    """Return the time in a ``timestamp.txt``, UTC without a zone; None if it is empty, ValueError if it is no time."""
     text = read_bytes(path, 100).decode().strip()
     try:
         return parse_utc(text) if text else None
@@ -242,19 +248,21 @@ def read_time(path: Path) -> datetime | None:
 
 
 def time_problem(folder: Path) -> Problem | None:
-    """What is wrong with ``timestamp.txt``: with one that it cannot read, nbgrader stops the class."""
+    """Return what is wrong with ``timestamp.txt``: with one that it cannot read, nbgrader stops the class."""
     path = folder / "timestamp.txt"
-    if not os.path.lexists(path) or no_file(path) not in (None, "is a folder"):
+    reason = no_file(path)
+    if not os.path.lexists(path) or (reason and reason.code is not Code.FOLDER):
         return None  # links and devices are named already
     with suppress(ValueError):
         read_time(path)
         return None
     remedy = f"`{_doctor(folder)}` writes one from the time of the notebook."
-    return Problem(path.name, "is not the time at which it was handed in", remedy, fatal=True)
+    what = "is not the time at which it was handed in"
+    return Problem(Code.MALFORMED_TIME, path.name, what, remedy, fatal=True)
 
 
 def handed_in(folder: Path) -> datetime | None:
-    """The time of a submission; None where there is none to be read: see `time_problem`."""
+    """Return the time of a submission; None where there is none to be read: see `time_problem`."""
     with suppress(ValueError):
         return read_time(folder / "timestamp.txt")
     return None

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from .form import CELL_KEYS, Notebook, tidy_ids
-from .problem import Said, printable, quoted
+from .codes import Code
+from .form import CELL_KEYS, Notebook, give_ids
+from .problem import Findings, Problem, printable, quoted
 
 MAX_SOURCE = 200_000  # characters of a cell that are looked at as Python
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)  # the last two: nested without end
@@ -35,11 +36,11 @@ class Original:
 
     @property
     def visible(self) -> str:
-        """The text that students were given."""
+        """Return the text that students were given."""
         return self.source if self.shown is None else self.shown
 
     def metadata(self) -> dict[str, object]:
-        """The nbgrader metadata that this cell has to carry."""
+        """Return the nbgrader metadata that this cell has to carry."""
         data = {
             "grade_id": self.grade_id,
             "cell_type": self.cell_type,
@@ -53,7 +54,7 @@ class Original:
         return data | {"points": self.points} if self.grade else data
 
     def with_source(self, source: str) -> "Original":
-        """The same cell with another text, and the checksum that nbgrader computes for it."""
+        """Return the same cell with another text, and the checksum that nbgrader computes for it."""
         locked = self.grade or (self.locked and not self.solution)
         parts = [source, self.cell_type, str(self.grade), str(self.solution), str(not self.solution and locked)]
         parts += [self.grade_id, *([str(float(self.points))] if self.grade else [])]
@@ -62,7 +63,7 @@ class Original:
 
 
 def released(notebook: Mapping[str, Any]) -> dict[str, Original]:
-    """The cells of a released notebook that are the course's, in its order."""
+    """Return the cells of a released notebook that belong to the set, by their grade_id, in its order."""
     found = {}
     for cell in notebook["cells"]:
         meta = cell["metadata"].get("nbgrader") or {}
@@ -81,28 +82,29 @@ def released(notebook: Mapping[str, Any]) -> dict[str, Original]:
 
 
 def claimed(cell: Mapping[str, Any]) -> str | None:
-    """The grade_id that a cell says it has."""
+    """Return the grade_id that a cell says it has."""
     meta = cell["metadata"].get("nbgrader")
     name = meta.get("grade_id") if isinstance(meta, dict) else None
     return name if isinstance(name, str) else None
 
 
-def of_another_set(notebook: Notebook, originals: Mapping[str, Original]) -> str | None:
-    """What to say of a notebook that has cells of some set and none of this one; None of all others."""
+def of_another_set(notebook: Notebook, originals: Mapping[str, Original], file: str) -> Problem | None:
+    """Return the problem of a notebook that has cells of some set and none of this one; None for all others."""
     names = [name for name in map(claimed, notebook["cells"]) if name]
     if not names or any(name in originals for name in names):
         return None
-    return f"holds cells of another set ({quoted(names)}) and none of this one"
+    what = f"holds cells of another set ({quoted(names)}) and none of this one"
+    return Problem(Code.ANOTHER_SET, file, what, "Hand in the right one.", fatal=True)
 
 
-def repair(notebook: Notebook, originals: Mapping[str, Original]) -> list[Said]:
+def repair(notebook: Notebook, originals: Mapping[str, Original], file: str) -> list[Problem]:
     """Give every released cell its type, metadata and locked text back, and each deleted locked cell its place.
 
     Of a cell that stands twice the last keeps its role, as in nbgrader's ``DeduplicateIds``. Unlike nbgrader's
     ``add_missing_cells`` this needs no neighbour: a test cell goes before the next released cell, after all that the
     student wrote for it. A cell that claims to be of the set and is not is the student's own: it loses its claim.
     """
-    said: list[Said] = []
+    problems = Findings(file)
     place: dict[str, Notebook] = {}
     twice: list[str] = []
     unknown: list[str] = []
@@ -112,26 +114,29 @@ def repair(notebook: Notebook, originals: Mapping[str, Original]) -> list[Said]:
         if name in originals and name not in place:
             place[name] = cell
             cell["metadata"]["nbgrader"] = meta
-            said.extend(_repair_cell(cell, originals[name]))
+            _repair_cell(cell, originals[name], problems)
         elif name in originals:
             twice.append(name)
         elif meta is not None and meta != {}:
             unknown.append(name or "without a name")
-    said.reverse()
-    said += [(f"cell {name} stands twice", "The last one counts; check by eye if the score surprises.")
-             for name in reversed(Counter(twice))]  # fmt: skip
+    problems.reverse()
+    for name in reversed(Counter(twice)):
+        remedy = "The last one counts; check by eye if the score surprises."
+        problems.repaired(Code.CELL_TWICE, f"cell {name} stands twice", remedy)
     if unknown:
         what = f"cell {quoted(unknown)} is" if len(unknown) == 1 else f"cells {quoted(unknown[::-1])} are"
-        said.append((f"{what} not of this assignment", "Graded as a cell of the student's own."))
-    return said + _put_back(notebook["cells"], originals, place)
+        remedy = "Graded as a cell of the student's own."
+        problems.repaired(Code.UNKNOWN_CELL, f"{what} not of this assignment", remedy)
+    problems += _put_back(notebook["cells"], originals, place, file)
+    give_ids(notebook["cells"])
+    return problems
 
 
-def _repair_cell(cell: Notebook, original: Original) -> list[Said]:
-    said: list[Said] = []
+def _repair_cell(cell: Notebook, original: Original, problems: Findings) -> None:
     name, meta, truth = original.grade_id, cell["metadata"]["nbgrader"], original.metadata()
     if cell["cell_type"] != original.cell_type:
         what = f"cell {name} was turned into a {cell['cell_type']} cell"
-        said.append((what, f"It is graded as a {original.cell_type} cell."))
+        problems.repaired(Code.CELL_TYPE, what, f"It is graded as a {original.cell_type} cell.")
         cell["cell_type"] = original.cell_type
         for key in cell.keys() - CELL_KEYS[original.cell_type] | {"attachments"}:
             cell.pop(key, None)
@@ -140,23 +145,24 @@ def _repair_cell(cell: Notebook, original: Original) -> list[Said]:
     given = {"checksum": None, "cell_type": original.cell_type, "task": False} | meta
     wrong = [key for key in truth if key != "checksum" and not _equal(given.get(key), truth[key])]
     if changed := sorted([*wrong, *(meta.keys() - truth.keys())]):
-        told = [
+        values = [
             f"{printable(key, 30)} {printable(repr(meta.get(key)), 30)} for {truth.get(key)!r}" for key in changed[:4]
         ]
-        said.append((f"the metadata of cell {name} were changed ({', '.join(told)})", "The released ones are used."))
+        what = f"the metadata of cell {name} were changed ({', '.join(values)})"
+        problems.repaired(Code.CELL_METADATA, what, "The released ones are used.")
     if changed or not isinstance(meta.get("checksum"), str | None):
         cell["metadata"]["nbgrader"] = truth
     if tags := cell["metadata"].pop("tags", None):
-        said.append((f"cell {name} has the tags {quoted(tags)}", "Graded without them."))
+        problems.repaired(Code.CELL_TAGS, f"cell {name} has the tags {quoted(tags)}", "Graded without them.")
     edited = _normal(cell["source"]) != _normal(original.visible)
     if original.locked and edited and original.with_source(cell["source"]).checksum != meta.get("checksum"):
-        said.append((f"the text of the locked cell {name} was changed", "The released text is graded."))
+        what = f"the text of the locked cell {name} was changed"
+        problems.repaired(Code.CELL_TEXT, what, "The released text is graded.")
         cell["source"] = original.source
-    return said
 
 
 def _equal(one: object, other: object) -> bool:
-    """Whether two values are the same in JSON, where true is not 1 but 2 is 2.0."""
+    """Return whether two values are the same in JSON, where true is not 1 but 2 is 2.0."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -164,8 +170,10 @@ def _normal(source: str) -> str:
     return "\n".join(line.rstrip() for line in source.strip().splitlines())
 
 
-def _put_back(cells: list[Notebook], originals: Mapping[str, Original], place: dict[str, Notebook]) -> list[Said]:
-    said: list[Said] = []
+def _put_back(
+    cells: list[Notebook], originals: Mapping[str, Original], place: dict[str, Notebook], file: str
+) -> list[Problem]:
+    problems = Findings(file)
     order = list(originals)
     for number, name in reversed(list(enumerate(order))):
         original = originals[name]
@@ -180,17 +188,18 @@ def _put_back(cells: list[Notebook], originals: Mapping[str, Original], place: d
         place[name] = cell
         cells.insert(at, cell)
         kind = "test cell" if original.grade else "locked cell"
-        said.append((f"{kind} {name} was deleted", "It is put back and graded."))
-    if len(said) > 8 and len(said) == sum(original.locked for original in originals.values()):
-        said = [("none of the set's own cells is marked as such, as if converted", "All are put back at its end.")]
-    tidy_ids(cells)
-    return said
+        problems.repaired(Code.CELL_DELETED, f"{kind} {name} was deleted", "It is put back and graded.")
+    if len(problems) > 8 and len(problems) == sum(original.locked for original in originals.values()):
+        what = "none of the set's own cells is marked as such, as if converted"
+        problems.clear()
+        problems.repaired(Code.ALL_UNMARKED, what, "All are put back at its end.")
+    return problems
 
 
 def meaning(notebook: Notebook, originals: Mapping[str, Original]) -> str:
-    """What grading makes of a notebook, as a digest: the same before and after a repair, whatever its outputs are."""
+    """Return a digest of what grading makes of a notebook: the same before and after a repair, with any outputs."""
     copy = json.loads(json.dumps(notebook))
-    repair(copy, originals)
+    repair(copy, originals, "")
     cells = []
     for cell in copy["cells"]:
         name = claimed(cell)
@@ -199,21 +208,25 @@ def meaning(notebook: Notebook, originals: Mapping[str, Original]) -> str:
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
 
 
-def deleted_answers(notebook: Notebook, originals: Mapping[str, Original]) -> list[Said]:
-    """The answer cells that are not there: their stubs are not put back, they could undo an answer elsewhere."""
+def deleted_answers(notebook: Notebook, originals: Mapping[str, Original], file: str) -> list[Problem]:
+    """List the answer cells that are not there: their stubs are not put back, they could undo an answer elsewhere."""
+    problems = Findings(file)
     there = set(map(claimed, notebook["cells"]))
-    gone = [name for name, cell in originals.items() if cell.solution and not cell.locked and name not in there]
-    return [(f"the answer cell {name} was deleted", "Its tests run on whatever defines the name.") for name in gone]
+    for name, cell in originals.items():
+        if cell.solution and not cell.locked and name not in there:
+            remedy = "Its tests will use whichever cell defines that name."
+            problems.found(Code.ANSWER_DELETED, f"the answer cell {name} was deleted", remedy)
+    return problems
 
 
 def without_magics(source: str) -> str:
-    """``source`` with IPython's own lines, which are not Python, replaced by lines that do nothing."""
+    """Return ``source`` with IPython's own lines, which are not Python, replaced by lines that do nothing."""
     lines = (re.sub(r"^(\s*)([%!?].*|[\w.]+\?{1,2}\s*)$", r"\1pass", line) for line in source.split("\n"))
     return "\n".join(re.sub(r"^(\s*[\w.,\s]+=\s*)[!%].*$", r"\1None", line) for line in lines)
 
 
 def python(source: str) -> ast.Module:
-    """The syntax tree of a cell; raises one of ``NOT_PYTHON``."""
+    """Return the syntax tree of a cell; raise one of ``NOT_PYTHON``."""
     if len(source) > MAX_SOURCE:
         raise ValueError("too long")
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -221,7 +234,7 @@ def python(source: str) -> ast.Module:
 
 
 def bound_names(notebook: Notebook) -> set[str]:
-    """The names that the notebook's cells give to something."""
+    """Return the names that the notebook's cells give to something."""
     return set().union(*(_bound(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"))
 
 
@@ -241,24 +254,29 @@ def _bound(source: str) -> frozenset[str]:
     return frozenset(bound)
 
 
-def stubs(notebook: Notebook, originals: Mapping[str, Original]) -> list[Said]:
-    """The answers that nobody has written yet."""
+def stubs(notebook: Notebook, originals: Mapping[str, Original], file: str) -> list[Problem]:
+    """List the answers that are not written yet."""
+    problems = Findings(file)
     cells = {claimed(cell): cell for cell in notebook["cells"]}
-    still = [name for name, cell in originals.items() if cell.solution and not cell.locked and name in cells
-             and _normal(cells[name]["source"]) == _normal(cell.visible)]  # fmt: skip
-    return [(f"the answer cell {name} is still as it was given out", "It earns nothing.") for name in still]
+    for name, cell in originals.items():
+        answer = cells.get(name) if cell.solution and not cell.locked else None
+        if answer and _normal(answer["source"]) == _normal(cell.visible):
+            what = f"the answer cell {name} is still as it was given out"
+            problems.found(Code.ANSWER_UNWRITTEN, what, "It earns nothing.")
+    return problems
 
 
 def nearest(name: str, bound: Iterable[str]) -> str:
-    """A hint at the name that may have been meant, or nothing."""
+    """Return a hint at the name that may have been meant, or nothing."""
     some = sorted(other for other in bound if len(other) < 3 * len(name) + 10)[:1000]  # a comparison takes its time
     near = difflib.get_close_matches(name, some, 1, 0.5)
     return f"; there is {near[0]!r}" if near else ""
 
 
-def answers(notebook: Notebook, originals: Mapping[str, Original]) -> list[Said]:
-    """What a look at the answers tells: cells that are not Python, names that nothing has."""
-    said = deleted_answers(notebook, originals)
+def answers(notebook: Notebook, originals: Mapping[str, Original], file: str) -> list[Problem]:
+    """List what is wrong with the answers before they run: cells that are not Python, names that nothing has."""
+    problems = Findings(file)
+    problems += deleted_answers(notebook, originals, file)
     bound = bound_names(notebook)
     for cell in notebook["cells"]:
         name = claimed(cell)
@@ -271,11 +289,14 @@ def answers(notebook: Notebook, originals: Mapping[str, Original]) -> list[Said]
             python(cell["source"])
         except NOT_PYTHON as error:
             where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-            why = f"{getattr(error, 'msg', None) or type(error).__name__}{where}"
-            said.append((f"the answer cell {name} is not Python ({printable(why, 100)})", "It earns nothing."))
+            why = printable(f"{getattr(error, 'msg', None) or type(error).__name__}{where}", 100)
+            what = f"the answer cell {name} is not Python ({why})"
+            problems.found(Code.ANSWER_NOT_PYTHON, what, "It earns nothing.")
             continue
         if name not in bound:
-            said.append((f"nothing is called {name}{nearest(name, bound)}", "Its tests earn nothing: keep the name."))
+            what = f"nothing is called {name}{nearest(name, bound)}"
+            problems.found(Code.ANSWER_RENAMED, what, "Its tests earn nothing: keep the name.")
         elif "raise NotImplementedError" in cell["source"]:
-            said.append((f"the answer cell {name} still raises NotImplementedError", "Take that line out."))
-    return said
+            what = f"the answer cell {name} still raises NotImplementedError"
+            problems.found(Code.ANSWER_STILL_RAISES, what, "Take that line out.")
+    return problems

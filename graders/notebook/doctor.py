@@ -15,44 +15,43 @@ from importlib import resources
 from pathlib import Path
 
 from .cells import Original, answers, of_another_set, repair, stubs
-from .files import KEPT, resembles, write
+from .codes import Code
+from .files import KEPT, is_folder, resembles, write
 from .form import Notebook, read, to_bytes
-from .problem import Problem, printable, quoted
+from .problem import Problem, Unreadable, printable, quoted
+
+EXIT_CODES = "exit codes: 0 all would be graded, 1 at least one would not in its current state, 2 a wrong command"
+
+Validate = Callable[[Notebook, str], None]
 
 
-def look(
-    path: Path, originals: Mapping[str, Original], file: str | None = None, check: Callable[[Notebook], None] = bool
+def accept(notebook: Notebook, file: str) -> None:
+    """Accept every notebook that was read: students have no more than the standard library to validate it with."""
+
+
+def examine(
+    path: Path, originals: Mapping[str, Original], file: str, validate: Validate = accept
 ) -> tuple[Notebook | None, list[Problem]]:
-    """Examine one notebook; nothing is written.
+    """Read one notebook and repair it in memory; write nothing.
 
     Args:
         path: the file.
         originals: the set's own cells.
-        file: what to call it.
-        check: raises ValueError for a notebook that grading refuses for a reason of its own.
+        file: what problems call it.
+        validate: raises Unreadable for a notebook that grading refuses for a reason of its own.
 
     Returns:
-        The repaired notebook (None: there is nothing to repair, or no repair), and what is or was wrong.
+        The repaired notebook (None: it would not be graded), and what is or was wrong.
     """
-    file = file or path.name
     try:
-        notebook, form = read(path)
-        if other := of_another_set(notebook, originals):
-            raise ValueError(other)
-        said = form + repair(notebook, originals)
-        check(notebook)
-    except ValueError as error:
-        return None, [Problem(file, str(error), remedy(str(error)), fatal=True)]
-    problems = [Problem(file, *one, repaired=True) for one in said]
-    problems += [Problem(file, *one) for one in answers(notebook, originals)]
-    return (notebook if said else None), problems
-
-
-def remedy(why: str) -> str:
-    """What to do about a notebook that cannot be read."""
-    if "MB" in why:
-        return "Clear its outputs and save it again."
-    return "Hand in the right one." if "another set" in why else "Ask for a new one."
+        notebook, problems = read(path, file=file)
+        if other := of_another_set(notebook, originals, file):
+            return None, [other]
+        problems += repair(notebook, originals, file)
+        validate(notebook, file)
+    except Unreadable as error:
+        return None, [error.problem]
+    return notebook, problems + answers(notebook, originals, file)
 
 
 def released_sets() -> dict[str, dict[str, Original]]:
@@ -62,11 +61,11 @@ def released_sets() -> dict[str, dict[str, Original]]:
 
 
 def notebooks_in(paths: Iterable[Path], names: Iterable[str]) -> list[Path]:
-    """The notebooks that the arguments mean: files, and what a folder or its folders hold under a set's name."""
+    """Return the notebooks that the arguments mean: files, and what a folder or its folders hold under a set's name."""
     wanted = [f"{name}.ipynb" for name in names]
     found: list[Path] = []
     for path in paths:
-        if path.is_dir() and not path.is_symlink():
+        if is_folder(path):
             there = sorted([*path.glob("*"), *path.glob("*/*")])
             found += [p for p in there if any(resembles(name, p.name) for name in wanted) and KEPT not in p.parts]
         else:
@@ -74,51 +73,51 @@ def notebooks_in(paths: Iterable[Path], names: Iterable[str]) -> list[Path]:
     return found
 
 
-def treat(path: Path, sets: Mapping[str, Mapping[str, Original]], root: Path, dry_run: bool,
-          check: Callable[[Notebook], None] = bool) -> tuple[bool, list[str]]:  # fmt: skip
-    """Examine one notebook by itself and repair it; whether it would be graded, and a line on each finding."""
-    names = [name for name in sets if resembles(f"{name}.ipynb", path.name)]
-    if not names:
+def treat(
+    path: Path, sets: Mapping[str, Mapping[str, Original]], root: Path, dry_run: bool, validate: Validate = accept
+) -> tuple[bool, list[Problem]]:
+    """Examine one notebook by itself and repair it; return whether it would be graded, and what was found."""
+    name = next((name for name in sets if resembles(f"{name}.ipynb", path.name)), None)
+    if name is None:
         known = ", ".join(f"{name}.ipynb" for name in sets)
-        return False, [str(Problem(path.name, "is not the name of a set's notebook", f"There are {known}."))]
-    wanted = path.with_name(f"{names[0]}.ipynb")
-    notebook, problems = look(path, sets[names[0]], check=check)
-    fatal = any(problem.fatal for problem in problems)
-    if not fatal:
-        problems += [Problem(path.name, *said) for said in stubs(read(path)[0], sets[names[0]])]
+        what = "is not the name of a set's notebook"
+        return False, [Problem(Code.UNKNOWN_NAME, path.name, what, f"There are {known}.", fatal=True)]
+    notebook, problems = examine(path, sets[name], path.name, validate)
+    changed = any(problem.repaired for problem in problems)
+    if notebook is not None:
+        problems += stubs(notebook, sets[name], path.name)
+    wanted = path.with_name(f"{name}.ipynb")
     misnamed = path.name != wanted.name
     if misnamed:
-        problems.insert(
-            0, Problem(path.name, f"is not called {wanted.name}", f"It has to be {wanted.name}.", fatal=True)
-        )
-        others = [p.name for p in wanted.parent.iterdir() if resembles(wanted.name, p.name)]
-        if not fatal and others == [path.name]:
-            problems[0] = Problem(path.name, f"is not called {wanted.name}", "It is renamed.", repaired=True)
-        elif not fatal:
-            others.remove(path.name)
-            more = f"There is also {quoted(sorted(others))}: hand in one of them, as {wanted.name}."
-            problems[0] = Problem(path.name, f"is not called {wanted.name}", more, fatal=True)
-    if not dry_run and not any(problem.fatal for problem in problems):
-        if notebook is not None:
+        problems.insert(0, _wrong_name(path, wanted.name, notebook is not None))
+    fatal = any(problem.fatal for problem in problems)
+    if not dry_run and not fatal:
+        if changed:
             write(path, to_bytes(notebook), root)
         if misnamed:
             os.rename(path, wanted)
-            misnamed = False
-    graded = not misnamed and not any(problem.fatal for problem in problems)
-    return graded, [line(problem, dry_run) for problem in problems]
+    return not fatal and not (misnamed and dry_run), problems
+
+
+def _wrong_name(path: Path, wanted: str, readable: bool) -> Problem:
+    what = f"is not called {wanted}"
+    others = sorted(p.name for p in path.parent.iterdir() if p.name != path.name and resembles(wanted, p.name))
+    if readable and not others:
+        return Problem(Code.WRONG_NAME, path.name, what, "It is renamed.", repaired=True)
+    remedy = f"It has to be {wanted}."
+    if readable:
+        remedy = f"There is also {quoted(others)}: hand in one of them, as {wanted}."
+    return Problem(Code.WRONG_NAME, path.name, what, remedy, fatal=True)
 
 
 def line(problem: Problem, dry_run: bool) -> str:
-    """One finding as it is printed."""
+    """Return one problem as it is printed."""
     mark = (" [would be repaired]" if dry_run else " [repaired]") if problem.repaired else ""
     return f"{problem}{mark}"
 
 
-EXIT_CODES = "exit codes: 0 all would be graded, 1 at least one would not as it now stands, 2 a wrong command"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The student's command; returns its exit code."""
+    """Run the student's command; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python doctor.pyz",
         description="See whether your notebooks would be graded, and repair what can be. The files as they were are "
@@ -131,9 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return treat_all(options.path, released_sets(), options.dry_run)
 
 
-def treat_all(paths: Iterable[Path], sets: Mapping[str, Mapping[str, Original]], dry_run: bool,
-              check: Callable[[Notebook], None] = bool) -> int:  # fmt: skip
-    """Examine notebooks one by one, print what there is to say; the exit code."""
+def treat_all(
+    paths: Iterable[Path], sets: Mapping[str, Mapping[str, Original]], dry_run: bool, validate: Validate = accept
+) -> int:
+    """Examine notebooks one by one and print what is found; return the exit code."""
     paths = list(paths)
     if missing := [path for path in paths if not os.path.lexists(path)]:
         print(f"there is no {printable(missing[0])}", file=sys.stderr)
@@ -145,11 +145,12 @@ def treat_all(paths: Iterable[Path], sets: Mapping[str, Mapping[str, Original]],
     bad = 0
     for path in notebooks:
         try:
-            graded, lines = treat(path, sets, path.absolute().parent, dry_run, check)
+            graded, problems = treat(path, sets, path.absolute().parent, dry_run, validate)
+            for problem in problems:
+                print(line(problem, dry_run))
         except OSError as error:
-            graded, lines = False, [f"{printable(path.name)}: cannot be repaired here ({printable(error.strerror)})"]
+            graded = False
+            print(f"{printable(path.name)}: cannot be repaired here ({printable(error.strerror)})")
         bad += not graded
-        for text in lines:
-            print(text)
-        print(f"{printable(path)}: would {'' if graded else 'NOT '}be graded{' as it now stands' * (not graded)}.")
+        print(f"{printable(path)}: would {'' if graded else 'NOT '}be graded{' in its current state' * (not graded)}.")
     return 1 if bad else 0

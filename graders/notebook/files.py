@@ -6,7 +6,11 @@ import re
 import stat
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+from .codes import Code
+from .problem import Unreadable
 
 MAX_BYTES = 10_000_000  # of a notebook; the largest of the course has 60 kB without outputs
 KEPT = ".doctor"  # the folder for files as they were before a repair
@@ -14,54 +18,81 @@ KEPT = ".doctor"  # the folder for files as they were before a repair
 _COPY = re.compile(r"(?i)(\s*\(\d+\)|[-_ ]copy\d*|\s+-\s+copy(\s*\(\d+\))?)+$")
 
 
-def no_file(path: Path) -> str | None:
-    """Why ``path`` is no plain file of its own; None if it is one. A link may lead anywhere on the machine."""
+@dataclass(frozen=True)
+class NotAFile:
+    """Why something is not a plain file of its own."""
+
+    code: Code
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
+
+
+KINDS = (
+    (stat.S_ISLNK, NotAFile(Code.SYMBOLIC_LINK, "is a symbolic link")),
+    (stat.S_ISDIR, NotAFile(Code.FOLDER, "is a folder")),
+    (stat.S_ISFIFO, NotAFile(Code.NAMED_PIPE, "is a named pipe")),
+    (stat.S_ISSOCK, NotAFile(Code.SOCKET, "is a socket")),
+)
+
+
+def no_file(path: Path) -> NotAFile | None:
+    """Return why ``path`` is not a plain file of its own, or None. A link may lead anywhere on the machine."""
     try:
         return _no_file(path.lstat())
     except (OSError, ValueError) as error:
-        return f"cannot be read ({getattr(error, 'strerror', None) or 'its name'})"
+        return NotAFile(Code.UNREADABLE, f"cannot be read ({getattr(error, 'strerror', None) or 'its name'})")
 
 
-def _no_file(info: os.stat_result) -> str | None:
-    for is_kind, name in (
-        (stat.S_ISLNK, "is a symbolic link"),
-        (stat.S_ISDIR, "is a folder"),
-        (stat.S_ISFIFO, "is a named pipe"),
-        (stat.S_ISSOCK, "is a socket"),
-    ):
+def is_folder(path: Path) -> bool:
+    """Return whether ``path`` is a folder itself, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _no_file(info: os.stat_result) -> NotAFile | None:
+    for is_kind, reason in KINDS:
         if is_kind(info.st_mode):
-            return name
+            return reason
     if not stat.S_ISREG(info.st_mode):
-        return "is a device"
-    return "is a hard link: the same file has another name elsewhere" if info.st_nlink > 1 else None
+        return NotAFile(Code.DEVICE, "is a device")
+    if info.st_nlink > 1:
+        return NotAFile(Code.HARD_LINK, "is a hard link: the same file has another name elsewhere")
+    return None
 
 
-def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """The bytes of a plain file; ValueError says in one line why it is not read."""
+def read_bytes(path: Path, most: int = MAX_BYTES, file: str | None = None) -> bytes:
+    """Read a plain file of at most ``most`` bytes; messages call it ``file``, or by its own name.
+
+    Raises:
+        Unreadable: it is not a plain file, too large, or the system does not let it be read.
+    """
+    name = file or path.name
     if reason := no_file(path):
-        raise ValueError(reason)
+        raise Unreadable(reason.code, name, reason.what)
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(path, flags), "rb") as file:
-            if reason := _no_file(os.fstat(file.fileno())):  # it was exchanged meanwhile
-                raise ValueError(reason)
-            data = file.read(most + 1)
+        with open(os.open(path, flags), "rb") as opened:
+            if reason := _no_file(os.fstat(opened.fileno())):  # it was exchanged meanwhile
+                raise Unreadable(reason.code, name, reason.what)
+            data = opened.read(most + 1)
     except OSError as error:
-        raise ValueError(f"cannot be read ({error.strerror})") from None
+        raise Unreadable(Code.UNREADABLE, name, f"cannot be read ({error.strerror})") from None
     if len(data) > most:
-        raise ValueError(f"has more than {most // 1_000_000} MB")
+        what = f"has more than {most // 1_000_000} MB"
+        raise Unreadable(Code.TOO_LARGE, name, what, "Clear its outputs and save it again.")
     return data
 
 
 def resembles(wanted: str, name: str) -> bool:
-    """Whether ``name`` is how a browser, a system or a hand would have altered the file name ``wanted``."""
+    """Return whether ``name`` is how a browser, a system or a hand would have altered the file name ``wanted``."""
     stem = re.sub(r"(?i)(\.ipynb)?(\.(txt|json))?$", "", name.strip(), count=1)
     ends = re.search(r"(?i)\.ipynb(\.txt|\.json)?$|\.json$", name.strip())
     return bool(ends) and _COPY.sub("", stem.strip()).strip().casefold() == wanted.removesuffix(".ipynb").casefold()
 
 
 def keep(path: Path, root: Path) -> Path:
-    """Copy a file, as it is, into ``root/.doctor``; nothing there is ever overwritten. Returns the copy's path."""
+    """Copy a file, as it is, into ``root/.doctor``; nothing there is ever overwritten. Return the copy's path."""
     data = read_bytes(path)
     try:
         inside = path.absolute().relative_to(root.absolute())

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from .codes import Code
 from .files import MAX_BYTES, read_bytes
-from .problem import Said, printable
+from .problem import Findings, Problem, Unreadable, printable
 
 MAX_CELLS = 1_000
 MAX_DEPTH = 100  # of lists and objects in each other; outputs need about ten
@@ -35,56 +36,68 @@ _METADATA: dict[str, Callable[[Any], bool]] = {  # what the notebook format says
 _KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
-def read(path: Path, limited: bool = True) -> tuple[Notebook, list[Said]]:
-    """The notebook at ``path`` in the form of nbformat 4.5, and what of its form was repaired.
+def read(path: Path, limited: bool = True, file: str | None = None) -> tuple[Notebook, list[Problem]]:
+    """Read the notebook at ``path`` in the form of nbformat 4.5; return it and what of its form was repaired.
 
     Args:
         path: the file.
         limited: False for one that grading itself wrote: it may be larger than one handed in.
+        file: what problems call it; None: its name.
 
     Raises:
-        ValueError: why it is no notebook that can be graded, in one line.
+        Unreadable: it is not a notebook that can be graded.
     """
-    return parse(read_bytes(path, MAX_BYTES if limited else 100 * MAX_BYTES), MAX_CELLS if limited else 10 * MAX_CELLS)
+    data = read_bytes(path, MAX_BYTES if limited else 100 * MAX_BYTES, file)
+    return parse(data, file or path.name, MAX_CELLS if limited else 10 * MAX_CELLS)
 
 
-def parse(data: bytes, most_cells: int = MAX_CELLS) -> tuple[Notebook, list[Said]]:
-    """As ``read``, of a file's bytes."""
-    text, said = _text(data)
+def parse(data: bytes, file: str, most_cells: int = MAX_CELLS) -> tuple[Notebook, list[Problem]]:
+    """Read a notebook from the bytes of a file; see ``read``."""
+    problems = Findings(file)
+    text = _text(data, problems)
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
         if "<<<<<<<" in text and ">>>>>>>" in text:
-            raise ValueError(f"is not JSON: it holds the marks of an unresolved merge (line {error.lineno})") from None
-        raise ValueError(f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
+            what = f"is not JSON: it holds the marks of an unresolved merge (line {error.lineno})"
+            raise Unreadable(Code.MERGE_MARKS, file, what) from None
+        what = f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg})"
+        raise Unreadable(Code.NOT_JSON, file, what) from None
     except RecursionError:
-        raise ValueError("is nested without end") from None
+        raise Unreadable(Code.TOO_DEEP, file, "is nested without end") from None
     except ValueError:
-        raise ValueError("is not JSON that can be used: it holds a number of thousands of digits") from None
+        what = "is not JSON that can be used: it holds a number of thousands of digits"
+        raise Unreadable(Code.HUGE_NUMBER, file, what) from None
     if _depth(raw) > MAX_DEPTH:
-        raise ValueError(f"is nested deeper than {MAX_DEPTH} levels")
-    if "\\u" in text and _mend(raw):
-        said.append(("holds halves of characters", "Each is read as a question mark."))
+        raise Unreadable(Code.TOO_DEEP, file, f"is nested deeper than {MAX_DEPTH} levels")
+    if "\\u" in text and _replace_surrogates(raw):
+        problems.repaired(Code.HALF_CHARACTERS, "holds halves of characters", "Each is read as a question mark.")
     if not isinstance(raw, dict):
-        raise ValueError(f"is JSON but not a notebook ({type(raw).__name__})")
-    notebook, old = _format_4(raw, text)
-    return notebook, said + old + _tidy(notebook, most_cells)
+        raise not_a_notebook(file, type(raw).__name__)
+    notebook = _format_4(raw, text, problems)
+    _tidy(notebook, most_cells, problems)
+    return notebook, problems
 
 
-def _text(data: bytes) -> tuple[str, list[Said]]:
-    said = []
+def not_a_notebook(file: str, why: str) -> Unreadable:
+    """Return the exception for JSON that does not have the form of a notebook."""
+    return Unreadable(Code.NOT_A_NOTEBOOK, file, f"is JSON but not a notebook ({why})")
+
+
+def _text(data: bytes, problems: Findings) -> str:
     encoding = "utf-8"
     for mark, name in ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if data.startswith(mark):
             data, encoding = data[len(mark) :], name
-            said.append((f"starts with a byte-order mark ({name.upper()})", "It is read as UTF-8 without."))
+            what = f"starts with a byte-order mark ({name.upper()})"
+            problems.repaired(Code.BYTE_ORDER_MARK, what, "It is read as UTF-8 without.")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise ValueError(f"is not text in UTF-8 (byte {error.start})") from None
+        raise Unreadable(Code.NOT_TEXT, problems.file, f"is not text in UTF-8 (byte {error.start})") from None
     if "\r" in text:
-        said.append(("has Windows line ends", "They are read as plain ones."))
-    return text, said
+        problems.repaired(Code.WINDOWS_LINES, "has Windows line ends", "They are read as plain ones.")
+    return text
 
 
 def _children(node: object) -> Iterator[object]:
@@ -95,7 +108,7 @@ def _children(node: object) -> Iterator[object]:
 
 
 def _depth(raw: object) -> int:
-    """Levels of lists and objects, counted up to one more than the limit."""
+    """Count the levels of lists and objects, up to one more than the limit."""
     depth, level = 0, [raw]
     while level and depth <= MAX_DEPTH:
         depth += 1
@@ -103,8 +116,8 @@ def _depth(raw: object) -> int:
     return depth
 
 
-def _mend(raw: object) -> bool:
-    """Replace lone surrogates, which no file in UTF-8 can hold; whether there were any."""
+def _replace_surrogates(raw: object) -> bool:
+    """Replace lone surrogates, which no file in UTF-8 can hold; return whether there were any."""
     found = False
 
     def whole(value: object) -> object:
@@ -125,39 +138,40 @@ def _mend(raw: object) -> bool:
     return found
 
 
-def _format_4(raw: Notebook, text: str) -> tuple[Notebook, list[Said]]:
+def _format_4(raw: Notebook, text: str, problems: Findings) -> Notebook:
+    file = problems.file
     version, minor = raw.get("nbformat"), raw.get("nbformat_minor")
     if type(version) is not int or version < 1:
-        raise ValueError("is JSON but not a notebook (it names no nbformat)")
+        raise not_a_notebook(file, "it names no nbformat")
     if version > 4:
-        raise ValueError(f"is in nbformat {printable(version, 20)}, which is unknown here")
-    said = [(f"is in the older nbformat {version}.{printable(minor, 20)}", "It is read as nbformat 4.5.")]
+        raise Unreadable(Code.UNKNOWN_FORMAT, file, f"is in nbformat {printable(version, 20)}, which is unknown here")
     if version < 4:
         try:
             import nbformat
 
             raw = json.loads(nbformat.writes(nbformat.reads(text.replace("\ufeff", ""), as_version=4)))
         except ImportError:
-            raise ValueError(f"is in the old nbformat {version}: open and save it in JupyterLab") from None
+            what = f"is in the old nbformat {version}: open and save it in JupyterLab"
+            raise Unreadable(Code.OLD_FORMAT, file, what) from None
         except Exception as error:  # nbformat raises many kinds for JSON that is no notebook
-            raise ValueError(
-                f"is JSON but not a notebook ({printable(f'{type(error).__name__}: {error}', 100)})"
-            ) from None
-    elif type(minor) is int and minor >= 5:
-        said = []
+            raise not_a_notebook(file, printable(f"{type(error).__name__}: {error}", 100)) from None
+    if version < 4 or type(minor) is not int or minor < 5:
+        what = f"is in the older nbformat {version}.{printable(minor, 20)}"
+        problems.repaired(Code.OLDER_FORMAT, what, "It is read as nbformat 4.5.")
     raw["nbformat_minor"] = 5
-    return raw, said
+    return raw
 
 
-def _tidy(notebook: Notebook, most_cells: int) -> list[Said]:
-    """Give every cell the form of nbformat 4.5. What cannot be read as a cell at all raises ValueError."""
+def _tidy(notebook: Notebook, most_cells: int, problems: Findings) -> None:
+    """Give every cell the form of nbformat 4.5; refuse what cannot be read as a cell at all."""
     cells = notebook.get("cells")
     if not isinstance(cells, list):
-        raise ValueError("is JSON but not a notebook (it has no list of cells)")
+        raise not_a_notebook(problems.file, "it has no list of cells")
     if not cells:
-        raise ValueError("has no cells")
+        raise Unreadable(Code.EMPTY, problems.file, "has no cells")
     if len(cells) > most_cells:
-        raise ValueError(f"has {len(cells):,} cells; more than {most_cells:,} are not graded")
+        what = f"has {len(cells):,} cells; more than {most_cells:,} are not graded"
+        raise Unreadable(Code.TOO_MANY_CELLS, problems.file, what)
     odd: list[int] = []
     ended: list[int] = []
     for number, cell in enumerate(cells, 1):
@@ -165,17 +179,22 @@ def _tidy(notebook: Notebook, most_cells: int) -> list[Said]:
         if isinstance(source, list) and all(isinstance(line, str) for line in source):
             source = "".join(source)
         if not isinstance(source, str):
-            raise ValueError(f"is JSON but not a notebook (cell {number} has no text)")
+            raise not_a_notebook(problems.file, f"cell {number} has no text")
         cell["source"] = re.sub("\r\n?", "\n", source)
         ended += [number] * (cell["source"] != source)
         odd += [number] * _tidy_cell(cell)
     if not any(cell["source"].strip() for cell in cells):
-        raise ValueError("has no cell with anything in it")
-    said = [(f"the form of {_numbers(odd)} was not a notebook's", "What does not belong there is left out.")] * bool(
-        odd
-    )
-    said += [(f"{_numbers(ended)} had Windows line ends", "They are read as plain ones.")] * bool(ended)
-    return [*said, *tidy_ids(cells), *_tidy_metadata(notebook)]
+        raise Unreadable(Code.EMPTY, problems.file, "has no cell with anything in it")
+    if odd:
+        what = f"the form of {_numbers(odd)} was not a notebook's"
+        problems.repaired(Code.MALFORMED_CELLS, what, "What does not belong there is left out.")
+    if ended:
+        what = f"{_numbers(ended)} had Windows line ends"
+        problems.repaired(Code.WINDOWS_LINES, what, "They are read as plain ones.")
+    if new := give_ids(cells):
+        what = f"the id of {_numbers(new)} was missing, malformed or another's"
+        problems.repaired(Code.MALFORMED_IDS, what, "A new one is given.")
+    _tidy_metadata(notebook, problems)
 
 
 def _numbers(found: Sequence[int]) -> str:
@@ -184,7 +203,7 @@ def _numbers(found: Sequence[int]) -> str:
 
 
 def _tidy_cell(cell: Notebook) -> bool:
-    """Bring one cell into form; whether there was anything to do."""
+    """Bring one cell into form; return whether there was anything to do."""
     before = {key: value for key, value in cell.items() if key != "source"}
     if cell.get("cell_type") not in list(CELL_KEYS):  # a list: the type may be anything, unhashable too
         cell["cell_type"] = "raw"
@@ -227,9 +246,8 @@ def _are_attachments(found: object) -> bool:
     )
 
 
-def tidy_ids(cells: Iterable[Notebook]) -> list[Said]:
-    """Give each cell an id of its own; of cells that share one, the first keeps it."""
-    cells = list(cells)
+def give_ids(cells: Sequence[Notebook]) -> list[int]:
+    """Give each cell an id of its own, the first of several keeping theirs; return the numbers of those changed."""
     taken = {cell["id"] for cell in cells if isinstance(cell.get("id"), str)}
     seen: set[str] = set()
     new = []
@@ -243,14 +261,13 @@ def tidy_ids(cells: Iterable[Notebook]) -> list[Said]:
             new.append(number)
             cell["id"] = name
         seen.add(name)
-    return [(f"the id of {_numbers(new)} was missing, malformed or another's", "A new one is given.")] * bool(new)
+    return new
 
 
-def _tidy_metadata(notebook: Notebook) -> list[Said]:
-    said = []
+def _tidy_metadata(notebook: Notebook, problems: Findings) -> None:
     meta = notebook.get("metadata")
     if not isinstance(meta, dict):
-        said.append(("the notebook's metadata were no metadata", "They are left out."))
+        problems.repaired(Code.MALFORMED_METADATA, "the notebook's metadata were no metadata", "They are left out.")
         meta = {}
     kernel, language = meta.get("kernelspec"), meta.get("language_info")
     if (
@@ -260,27 +277,27 @@ def _tidy_metadata(notebook: Notebook) -> list[Said]:
     ):
         name = kernel.get("name") if isinstance(kernel, dict) else None
         what = f"its kernel is {printable(name, 40)!r}" if name else "it names no kernel"
-        said.append((what, "It is graded with python3."))
+        problems.repaired(Code.OTHER_KERNEL, what, "It is graded with python3.")
         meta = meta | {"kernelspec": dict(_KERNEL)}
     if not isinstance(language, dict) or language.get("name") != "python":
         if language is not None:
-            said.append(("its language is not Python", "It is graded as Python."))
+            problems.repaired(Code.OTHER_LANGUAGE, "its language is not Python", "It is graded as Python.")
         meta = meta | {"language_info": {"name": "python"}}
     known = {"title": str, "authors": list, "orig_nbformat": int}
     for key, kind in known.items():
         if key in meta and not isinstance(meta[key], kind):
-            said.append((f"the notebook's {key} is malformed", "It is left out."))
+            problems.repaired(Code.MALFORMED_METADATA, f"the notebook's {key} is malformed", "It is left out.")
             meta = {name: value for name, value in meta.items() if name != key}
     if extra := notebook.keys() - {"nbformat", "nbformat_minor", "metadata", "cells"}:
-        said.append((f"has {printable(', '.join(sorted(extra)), 60)} beside its cells", "It is left out."))
+        what = f"has {printable(', '.join(sorted(extra)), 60)} beside its cells"
+        problems.repaired(Code.EXTRA_KEYS, what, "It is left out.")
         for key in extra:
             del notebook[key]
     notebook["metadata"] = meta
-    return said
 
 
 def to_bytes(notebook: Notebook) -> bytes:
-    """The notebook's file, in the form that Jupyter gives it."""
+    """Return the notebook as the bytes of a file, in the form that Jupyter gives it."""
     cells = [cell | {"source": cell["source"].splitlines(keepends=True)} for cell in notebook["cells"]]
     text = json.dumps(notebook | {"cells": cells}, indent=1, ensure_ascii=False, sort_keys=True)
     return f"{text}\n".encode()

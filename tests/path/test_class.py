@@ -351,7 +351,7 @@ def test_misplaced_submissions_are_named_and_the_rest_is_graded(tmp_path, here):
     code, out, err = here(root, "grade", "tiny")
     assert code == 1
     assert err.splitlines() == [
-        "lou: 01_tiny/lou: has set and student the wrong way round. Move it to submitted/lou/01_tiny/.",
+        "lou: 01_tiny/lou: has the set and student folders swapped. Move it to submitted/lou/01_tiny/.",
         "amara: tiny: is no set. Rename it to 01_tiny.",
         "kim: tiny.ipynb: is not in the folder of a set. Move it into submitted/kim/01_tiny/.",
     ]

@@ -222,7 +222,7 @@ def repairs(root, path, here, said):
     left = [line for line in out.splitlines() if "the answer cell" in line]  # nothing can be done about it
     assert all(line.endswith("[would be repaired]") for line in out.splitlines()[:-1] if line not in left)
     assert all(line.isprintable() for line in out.splitlines())
-    assert out.splitlines()[-1] == "1 of 1 submissions would be graded as they now stand, 1 can be repaired."
+    assert out.splitlines()[-1] == "1 of 1 submissions would be graded in their current state, 1 can be repaired."
 
     code, again, err = here(root, "doctor", "submitted/ada")
     assert (code, err) == (0, "")
@@ -552,8 +552,8 @@ def test_strays_are_named(root, handed, here):
     (root / "submitted/eve").symlink_to("/etc")
     code, out, _ = here(root, "doctor", "submitted")
     assert code == 1
-    for said in ("ada: TINY: is no set. There is submitted/ada/01_tiny too: keep the right one, there.",
-                 "ada: tiny.ipynb: is not in the folder of a set. There is submitted/ada/01_tiny/tiny.ipynb too: keep",
+    for said in ("ada: TINY: is no set. submitted/ada/01_tiny exists as well: keep the right one there.",
+                 "ada: tiny.ipynb: is not in the folder of a set. submitted/ada/01_tiny/tiny.ipynb exists as well",
                  "notes.txt: notes.txt: is a file where a student's folder belongs", "eve: eve: is a symbolic link",
                  "1 of 1 submissions would be graded"):  # fmt: skip
         assert said in out, (said, out)
@@ -563,9 +563,9 @@ STRAYS = {  # place, how grading and the doctor begin their line on it
     "eva/Tiny": "eva: Tiny: is no set. Rename it to 01_tiny.",
     "eva/my homework": "eva: my homework: is no set. Rename it to 01_tiny.",
     "eva": "eva: tiny.ipynb: is not in the folder of a set. Move it into submitted/eva/01_tiny/.",
-    "01_tiny/eva": "eva: 01_tiny/eva: has set and student the wrong way round. Move it to submitted/eva/01_tiny/.",
-    "tiny/eva": "eva: tiny/eva: has set and student the wrong way round. Move it to submitted/eva/01_tiny/.",
-    "tiny/ada": "ada: tiny/ada: has set and student the wrong way round. There is submitted/ada/01_tiny too",
+    "01_tiny/eva": "eva: 01_tiny/eva: has the set and student folders swapped. Move it to submitted/eva/01_tiny/.",
+    "tiny/eva": "eva: tiny/eva: has the set and student folders swapped. Move it to submitted/eva/01_tiny/.",
+    "tiny/ada": "ada: tiny/ada: has the set and student folders swapped. submitted/ada/01_tiny exists as well",
     "": "tiny.ipynb: tiny.ipynb: is a file where a student's folder belongs. A submission is submitted/STUDENT/SET/",
 }
 
@@ -665,7 +665,8 @@ def test_the_truth_is_the_gradebook_and_else_the_release(root, tmp_path, here):
     assert "test cell test_double_value was deleted" in here(bare, "doctor", "submitted")[1]
     assert not (bare / "gradebook.db").exists()
     course, given = Course(root), released(form.read(bare / "exercises/01_tiny/tiny.ipynb")[0])
-    assert checkup.truth(course, "01_tiny", "tiny") == checkup.truth(Course(bare), "01_tiny", "tiny") == given
+    of = checkup.Released
+    assert of(course).cells("01_tiny", "tiny") == of(Course(bare)).cells("01_tiny", "tiny") == given
     assert "BEGIN" not in path.read_text()
 
 
@@ -806,11 +807,11 @@ def test_what_would_not_be_graded(download, change, said):
     code, out, err = student(download, "exercises/01_relu")
     assert code == (2 if err else 1)
     assert said in out + err
-    assert bool(err) != ("would NOT be graded as it now stands." in out)
+    assert bool(err) != ("would NOT be graded in its current state." in out)
 
 
 def test_an_old_notebook_is_read_where_nbformat_is(handed):
     text = nbformat.writes(nbformat.convert(nbformat.read(handed, as_version=4), 3), version=3)
-    notebook, said = form.parse(text.encode())
-    assert said[0][0] == "is in the older nbformat 3.0"
+    notebook, problems = form.parse(text.encode(), "tiny.ipynb")
+    assert problems[0].what == "is in the older nbformat 3.0"
     assert [cell["source"] for cell in notebook["cells"]] == [c.source for c in nbformat.read(handed, 4).cells]
