@@ -10,6 +10,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from graders.engine.kernel import KernelGone, OutOfTime
+from graders.engine.sandbox import NoMemory, SandboxError
 from graders.judge.proxy import DESK, Desk, Proxy
 
 
@@ -35,9 +37,6 @@ class Bench:
         Raises:
             KernelGone, OutOfTime, SandboxError, NoMemory: `desk` did; what else is raised ends in the outputs.
         """
-        from graders.engine.kernel import KernelGone, OutOfTime
-        from graders.engine.sandbox import NoMemory, SandboxError
-
         shown, told, outputs = io.StringIO(), io.StringIO(), []
         token = DESK.set(desk)
         try:
@@ -66,9 +65,11 @@ class Bench:
             del self.names[name]  # of an earlier cell, and its desk
         for name in _free(source):
             self._provide(name, desk)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
         exec(compile(tree, "<grade cell>", "exec"), self.names)
-        if last is None:
+        if not isinstance(last, ast.Expr):
             return None
         return eval(compile(ast.Expression(last.value), "<grade cell>", "eval"), self.names)
 
