@@ -126,8 +126,8 @@ wrong.habits(
     none_forgotten="Your backward returns one gradient. Torch wants one for each argument of forward: return the "
     "gradient of x, and None for negative_slope.",
     not_differentiable_twice="Your backward is cut off from the graph (once_differentiable, no_grad, or a detached "
-    "upstream gradient), so the gradient cannot be differentiated again, not even with respect to the upstream gradient. "
-    "Leave it out.",
+    "upstream gradient), so the gradient cannot be differentiated again, not even with respect to the upstream "
+    "gradient. Leave it out.",
 )
 
 
@@ -147,8 +147,8 @@ def branches_swapped(ctx, x, g):
 
 @wrong.backward(
     "gradient",
-    "At exactly x = 0 your gradient is that of the right side (x >= 0, or x < 0 the other way round). Torch's convention "
-    "takes the slope there: use x > 0.",
+    "At exactly x = 0 your gradient is that of the right side (x >= 0, or x < 0 the other way round). Torch's "
+    "convention takes the slope there: use x > 0.",
 )
 def right_side_at_zero(ctx, x, g):
     return torch.where(x >= 0, g, ctx.negative_slope * g), None
@@ -164,8 +164,8 @@ def zero_at_zero(ctx, x, g):
 
 @wrong.backward(
     "gradient",
-    "Your backward returns a gradient for negative_slope, which is a Python number and can have none. Return None in its "
-    "place.",
+    "Your backward returns a gradient for negative_slope, which is a Python number and can have none. Return None in "
+    "its place.",
 )
 def gradient_for_the_slope(ctx, x, g):
     return torch.where(x > 0, g, ctx.negative_slope * g), (g * x.clamp(max=0)).sum()
@@ -194,8 +194,8 @@ def slope_fixed_backward(x, g):
 
 @task.mistake(
     "slopes",
-    "A slope of 0 is taken for a missing one (negative_slope or 0.01) and replaced: in Python 0 is false. Use the argument as "
-    "it is.",
+    "A slope of 0 is taken for a missing one (negative_slope or 0.01) and replaced: in Python 0 is false. Use the "
+    "argument as it is.",
 )
 class zero_slope_replaced(LeakyNew):
     @staticmethod
@@ -210,7 +210,8 @@ class zero_slope_replaced(LeakyNew):
 
 @wrong.forward(
     "slopes",
-    "Your argument is not called negative_slope, so a caller who names it gets a TypeError. Use the names of the task's text.",
+    "Your argument is not called negative_slope, so a caller who names it gets a TypeError. Use the names of the "
+    "task's text.",
 )
 def argument_renamed(x, slope):
     return torch.where(x > 0, x, slope * x)
@@ -218,7 +219,8 @@ def argument_renamed(x, slope):
 
 @wrong.forward(
     "slopes",
-    "max(x, negative_slope * x) is right only for slopes up to 1: above 1 it takes the wrong branch. Choose by the sign of x.",
+    "max(x, negative_slope * x) is right only for slopes up to 1: above 1 it takes the wrong branch. Choose by the "
+    "sign of x.",
 )
 def maximum_of_both(x, negative_slope):
     return torch.maximum(x, negative_slope * x)
@@ -226,8 +228,8 @@ def maximum_of_both(x, negative_slope):
 
 @wrong.saves(
     "slopes",
-    "You tell the branches apart by the sign of the output. With a negative slope the output is positive on both sides: "
-    "save x and use its sign.",
+    "You tell the branches apart by the sign of the output. With a negative slope the output is positive on both "
+    "sides: save x and use its sign.",
 )
 def sign_of_the_output(x, negative_slope, y):
     return (y,)
@@ -240,8 +242,8 @@ def mask_multiplied(ctx, x, g):
 
 @wrong.backward(
     "infinite",
-    "You sweep nan away with nan_to_num, which also turns an infinite gradient into the largest finite number. Choose with "
-    "torch.where instead, and no nan arises.",
+    "You sweep nan away with nan_to_num, which also turns an infinite gradient into the largest finite number. "
+    "Choose with torch.where instead, and no nan arises.",
 )
 def nan_swept_away(ctx, x, g):
     return torch.nan_to_num(g * (x > 0)) + torch.nan_to_num(ctx.negative_slope * g * (x <= 0)), None
@@ -249,8 +251,8 @@ def nan_swept_away(ctx, x, g):
 
 @wrong.forward(
     "value",
-    "For half-precision input your output is float32: torch.where(x > 0, 1.0, slope) makes a float32 factor. Build it in "
-    "the dtype of x, or choose between x and slope * x.",
+    "For half-precision input your output is float32: torch.where(x > 0, 1.0, slope) makes a float32 factor. Build "
+    "it in the dtype of x, or choose between x and slope * x.",
 )
 def factor_in_float32(x, negative_slope):
     return x * torch.where(x > 0, 1.0, negative_slope)
@@ -258,8 +260,8 @@ def factor_in_float32(x, negative_slope):
 
 @wrong.backward(
     "gradient",
-    "In float64 your gradient has the digits of float32 only: torch.where(x > 0, 1.0, slope) makes a float32 tensor, in "
-    "which 0.1 is 0.10000000149. Choose between the upstream gradient and slope times it.",
+    "In float64 your gradient has the digits of float32 only: torch.where(x > 0, 1.0, slope) makes a float32 tensor, "
+    "in which 0.1 is 0.10000000149. Choose between the upstream gradient and slope times it.",
 )
 def slope_in_float32(ctx, x, g):
     return g * torch.where(x > 0, 1.0, ctx.negative_slope), None
@@ -278,8 +280,8 @@ def writes_into_upstream(ctx, x, g):
 
 @wrong.forward(
     "contract",
-    "Your forward changes its input in place: the caller's tensor is no longer what it was. Clone it first, or build a new "
-    "tensor with torch.where.",
+    "Your forward changes its input in place: the caller's tensor is no longer what it was. Clone it first, or build "
+    "a new tensor with torch.where.",
 )
 def writes_into_input(x, negative_slope):
     x[x <= 0] *= negative_slope

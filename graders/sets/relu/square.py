@@ -133,8 +133,8 @@ wrong.habits(
     "zeros_returned nothing_returned upstream_summed upstream_averaged one_too_many float32_inside float32_and_back "
     "not_differentiable_twice writes_into_upstream kept_as_attribute kept_outside_ctx no_function",
     upstream_ignored="Your gradient is 2x: the upstream gradient is missing. Backward returns g * 2x, not 2x.",
-    upstream_unchanged="Your gradient is the upstream gradient unchanged; multiply it by the derivative of x * x, which "
-    "is 2x.",
+    upstream_unchanged="Your gradient is the upstream gradient unchanged; multiply it by the derivative of x * x, "
+    "which is 2x.",
     sign_flipped="Your gradient has the wrong sign: the derivative of x * x is 2x, not -2x.",
     detached="Your first derivative is right and your second is zero: detach (or .data) in backward cuts x out of the "
     "graph of the gradient. Use the saved x as it is.",
@@ -157,7 +157,8 @@ def value_for_derivative(x, g):
 
 @wrong.backward(
     "gradient",
-    "Your Function uses view, which fails on an input that is not contiguous in memory; work on x as it is (or use reshape).",
+    "Your Function uses view, which fails on an input that is not contiguous in memory; work on x as it is (or use "
+    "reshape).",
 )
 def view_needed(x, g):
     return (2 * x.view(-1) * g.view(-1)).view(x.shape)
@@ -170,7 +171,8 @@ def float64_inside(x):
 
 @wrong.forward(
     "value",
-    "Your forward uses view, which fails on an input that is not contiguous in memory; work on x as it is (or use reshape).",
+    "Your forward uses view, which fails on an input that is not contiguous in memory; work on x as it is (or use "
+    "reshape).",
 )
 def view_in_forward(x):
     return (x.view(-1) * x.view(-1)).view(x.shape)

@@ -141,8 +141,8 @@ wrong.habits(
     upstream_ignored="Your gradient is 1 - y^2 alone: the upstream gradient is missing. Multiply by it.",
     upstream_unchanged="Your gradient is the upstream gradient unchanged; multiply it by 1 - y^2.",
     sign_flipped="Your gradient has the wrong sign: 1 - y^2, not y^2 - 1.",
-    detached="Your first derivative is right and your second is wrong: detach (or .data) cuts the saved output out of the "
-    "graph of the gradient. Use it as it is.",
+    detached="Your first derivative is right and your second is wrong: detach (or .data) cuts the saved output out "
+    "of the graph of the gradient. Use it as it is.",
     writes_into_input="Your forward works in place (tanh_): the caller's x is overwritten with its tanh. Return a new "
     "tensor.",
 )
@@ -174,8 +174,8 @@ def tanh_twice(y, g):
 
 @wrong.forward(
     "value",
-    "For large |x| your output is nan: exp overflows and inf / inf is nan. Use torch.tanh, or an exponential of a number "
-    "that is never positive.",
+    "For large |x| your output is nan: exp overflows and inf / inf is nan. Use torch.tanh, or an exponential of a "
+    "number that is never positive.",
 )
 def exponentials_overflow(x):
     a, b = torch.exp(x), torch.exp(-x)
@@ -184,7 +184,8 @@ def exponentials_overflow(x):
 
 @wrong.forward(
     "value",
-    "For half-precision input your output is float32: you compute in float32 and do not convert back. Keep the input's dtype.",
+    "For half-precision input your output is float32: you compute in float32 and do not convert back. Keep the "
+    "input's dtype.",
 )
 def half_not_restored(x):
     return torch.tanh(x.float() if x.dtype in (HALF, BRAIN) else x)
@@ -192,8 +193,8 @@ def half_not_restored(x):
 
 @wrong.backward(
     "gradient",
-    "Your backward builds the diagonal Jacobian (torch.diag), which works for vectors alone. An elementwise operation needs "
-    "no matrix: multiply element by element, in any shape.",
+    "Your backward builds the diagonal Jacobian (torch.diag), which works for vectors alone. An elementwise "
+    "operation needs no matrix: multiply element by element, in any shape.",
 )
 def diagonal_jacobian(y, g):
     return torch.diag(1 - y**2) @ g
@@ -201,8 +202,8 @@ def diagonal_jacobian(y, g):
 
 @wrong.backward(
     "second_order",
-    "Your first derivative is right and your second is wrong: 1 - y^2 was computed in forward and saved, so torch takes it "
-    "for a constant. Save the output and compute 1 - y^2 in backward.",
+    "Your first derivative is right and your second is wrong: 1 - y^2 was computed in forward and saved, so torch "
+    "takes it for a constant. Save the output and compute 1 - y^2 in backward.",
     saves=lambda x, y: (1 - y * y,),
 )
 def saves_derivative(d, g):
@@ -240,8 +241,8 @@ class input_as_attribute(TanhNew):
 
 @task.mistake(
     "contract",
-    "You keep the output as an attribute of ctx: torch does not watch it there (changed in place, it gives a silently wrong "
-    "gradient), and the reference cycle holds the graph in memory. Use ctx.save_for_backward.",
+    "You keep the output as an attribute of ctx: torch does not watch it there (changed in place, it gives a "
+    "silently wrong gradient), and the reference cycle holds the graph in memory. Use ctx.save_for_backward.",
 )
 class output_as_attribute(TanhNew):
     @staticmethod
