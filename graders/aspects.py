@@ -27,7 +27,13 @@ def value(
 
 
 def gradient(
-    points: float, *, about: str, why: str, cases: Cases, gradcheck: Point, looks: tuple[look.Look, ...] = GRADIENT
+    points: float,
+    *,
+    about: str,
+    why: str,
+    cases: Cases,
+    gradcheck: Point | None,
+    looks: tuple[look.Look, ...] = GRADIENT,
 ) -> Check:
     """Return the check of the gradients' numbers, by torch's gradcheck too."""
     return Check("gradient", points, about=about, why=why, cases=cases, looks=looks, gradcheck=gradcheck)
@@ -37,7 +43,7 @@ def second_order(
     points: float,
     *,
     cases: Cases,
-    gradcheck: Point,
+    gradcheck: Point | None,
     about: str = "the gradient can be differentiated again",
     why: str = "A Hessian, a gradient penalty or a physics loss differentiates your backward.",
     looks: tuple[look.Look, ...] = look.SECOND,
