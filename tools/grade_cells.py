@@ -37,7 +37,7 @@ def _cell(slug: str, task: object, check: object) -> NotebookNode:
 
 
 def set_file(slug: str) -> ModuleType | None:
-    """The set of a notebook, None where there is no such file."""
+    """The set of a notebook, None where there is none."""
     name = f"graders.sets.{slug}"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
 

@@ -284,7 +284,7 @@ def run_chapter(python: Path, path: Path, environ: dict[str, str], patterns: Seq
 
 def run_tests(python: Path, tree: Path, folder: Path, environ: dict[str, str]) -> tuple[str, list[str]]:
     """Run the graders' tests, by which every solution is graded: what happened, and the failures, one line each."""
-    sets = sorted(path.stem for path in (tree / "graders/sets").glob("[a-z]*.py"))
+    sets = sorted(path.stem for path in (tree / "graders/sets").glob("[a-z]*"))
     total, failures = 0, []
     for file in sorted((tree / "tests/graders").glob("test_*.py")):
         for name in (

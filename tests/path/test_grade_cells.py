@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+from graders.classroom.execute import LimitedExecute
 from nbgrader.utils import determine_grade, is_grade, is_solution
 from traitlets.config import Config
 
-from graders.classroom.execute import LimitedExecute
 from graders.classroom.feedback import Feedback
 from graders.classroom.report import read_verdict
 from tests.path.course_maker import ROOT

@@ -173,8 +173,8 @@ _modules(
     last="",
     first="",
     answers={
-        "LeakyReLU": "from graders.sets.relu import LeakyNew as LeakyReLU",
-        "Tanh": "from graders.sets.relu import tanh\nTanh = tanh.solutions[0]",
+        "LeakyReLU": "from graders.sets.relu.leaky_relu import LeakyNew as LeakyReLU",
+        "Tanh": "from graders.sets.relu.tanh import TanhNew as Tanh",
     },
 )
 _modules(
