@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from graders.engine.job import Settings
 from graders.engine.memory import Share, killed, new_group, remove
@@ -144,7 +145,7 @@ class Parent:
     def __init__(self, control: socket.socket, sandbox: bool, group: Path | None = None) -> None:
         self._control, self.sandbox, self._group = control, sandbox, group
         control.settimeout(PATIENCE)
-        self._rooms: dict[int, tempfile.TemporaryDirectory] = {}
+        self._rooms: dict[int, tempfile.TemporaryDirectory[str]] = {}
         self._lost = False
 
     @property
@@ -240,7 +241,7 @@ class Parent:
         for room in self._rooms.values():
             room.cleanup()
 
-    def _command(self, order: dict, *descriptors: int) -> dict:
+    def _command(self, order: dict[str, object], *descriptors: int) -> dict[str, Any]:
         try:
             socket.send_fds(self._control, [json.dumps(order).encode()], list(descriptors))
             return self._read()
@@ -255,14 +256,15 @@ class Parent:
     def _last_word(self) -> str:
         return "it ended without a word"
 
-    def _read(self) -> dict:
+    def _read(self) -> dict[str, Any]:
         found = b""
         while not found.endswith(b"\n"):
             more = self._control.recv(1 << 16)
             if not more:
                 raise EOFError
             found += more
-        return json.loads(found)
+        answer: dict[str, Any] = json.loads(found)
+        return answer
 
 
 class WarmParent(Parent):
@@ -331,7 +333,7 @@ class WarmParent(Parent):
             self._ready = True
             self._folder.cleanup()  # loaded; nothing is left behind by a grader that is killed
 
-    def _command(self, order: dict, *descriptors: int) -> dict:
+    def _command(self, order: dict[str, object], *descriptors: int) -> dict[str, Any]:
         self.wait()
         return super()._command(order, *descriptors)
 
@@ -355,7 +357,9 @@ class WarmParent(Parent):
         self._log.close()
         self._folder.cleanup()
         group, self._group = self._group, None
-        for _ in range(200 if group else 0):  # its last process may still be on its way out
+        if group is None:
+            return
+        for _ in range(200):  # its last process may still be on its way out
             with suppress(OSError):
                 remove(group)
                 break

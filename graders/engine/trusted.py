@@ -10,6 +10,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from graders.engine.kernel import KernelGone, OutOfTime
+from graders.engine.sandbox import NoMemory, SandboxError
 from graders.judge.proxy import DESK, Desk, Proxy
 from graders.judge.verdict import SHOWN
 
@@ -36,12 +38,10 @@ class Bench:
         Raises:
             KernelGone, OutOfTime, SandboxError, NoMemory: `desk` did; what else is raised ends in the outputs.
         """
-        from graders.engine.kernel import KernelGone, OutOfTime
-        from graders.engine.sandbox import NoMemory, SandboxError
-
-        printed, complaints, outputs = io.StringIO(), io.StringIO(), []
-        token, verdicts = DESK.set(desk), []
-        shown = SHOWN.set(verdicts)
+        printed, complaints = io.StringIO(), io.StringIO()
+        outputs: list[NotebookNode] = []
+        verdicts: list[dict[str, object]] = []
+        token, shown = DESK.set(desk), SHOWN.set(verdicts)
         try:
             with redirect_stdout(printed), redirect_stderr(complaints):
                 value = self._evaluate(source, desk)
@@ -69,9 +69,11 @@ class Bench:
             del self.names[name]  # of an earlier cell, and its desk
         for name in _free(source):
             self._provide(name, desk)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
         exec(compile(tree, "<grade cell>", "exec"), self.names)
-        if last is None:
+        if not isinstance(last, ast.Expr):
             return None
         return eval(compile(ast.Expression(last.value), "<grade cell>", "eval"), self.names)
 

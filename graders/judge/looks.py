@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graders.inside.observe import same
-from graders.inside.records import SETTINGS, Case, Helper, Record
+from graders.inside.records import SETTINGS, Case, Gradients, Helper, Record
 
 TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
     torch.float64: (1e-7, 1e-7),
@@ -319,13 +319,20 @@ def _differentiated(call: str, case: Case) -> list[str]:
 
 
 def _compare_grads(
-    look: str, what: str, call: str, case: Case, yours: tuple | None, expected: tuple | None, none_is_zero: bool = False
+    look: str,
+    what: str,
+    call: str,
+    case: Case,
+    yours: Gradients | None,
+    expected: Gradients | None,
+    none_is_zero: bool = False,
 ) -> Finding | None:
     if expected is None:
         return None
     names = [*_differentiated(call, case), "the upstream gradient"]
     for name, a, b in zip(names, yours or (None,) * len(expected), expected, strict=False):
-        b = torch.zeros_like(case.upstream) if b is None and name == "the upstream gradient" else b
+        if b is None and name == "the upstream gradient" and isinstance(case.upstream, Tensor):
+            b = torch.zeros_like(case.upstream)
         b = torch.zeros_like(a) if b is None and a is not None and none_is_zero else b
         if a is None and b is not None and not (none_is_zero and not b.any()):
             text = f"The {what} with respect to {name} is None: nothing is passed back."
@@ -378,7 +385,8 @@ def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding
             return _found("untouched", call, case, f"Your code leaves {what} other than it was.")
         return _found("untouched", call, case, f"Your code changes {what} in place; it belongs to the caller.")
     upstream = case.upstream[0] if isinstance(case.upstream, tuple) else case.upstream
-    if yours.sibling is not None and not same(yours.sibling, upstream.to(yours.sibling.dtype)):
+    sibling = yours.sibling
+    if sibling is not None and upstream is not None and not same(sibling, upstream.to(sibling.dtype)):
         text = "Your backward writes into the upstream gradient and corrupts the gradient of another branch."
         return _found("untouched", call, case, text)
     if yours.shares_memory:
@@ -480,7 +488,7 @@ def _narrow(r: Record) -> tuple[bool, ...]:
 
 
 # What a look at memory and manners has to go by, beside the numbers.
-SYMPTOMS: dict[str, Callable[[Record], tuple]] = {
+SYMPTOMS: dict[str, Callable[[Record], tuple[object, ...]]] = {
     "precise": _narrow,
     "untouched": lambda r: (r.changed, r.shares_memory, r.sibling),
     "stateless": lambda r: (r.interleaved, r.repeated),
@@ -516,11 +524,11 @@ def _close(a: object, b: object) -> bool:
 def same_behaviour(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS)) -> bool:
     """Whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
 
-    def told(r: Record) -> tuple:
+    def told(r: Record) -> tuple[object, ...]:
         # messages tell mistakes apart, but for what depends on names, or on how often a tensor was changed
         said = r.failure and re.sub(NAMES, "", r.failure.message, flags=re.S)
         failure = r.failure and (r.failure.stage, r.failure.kind, said)
-        numbers = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads)
+        numbers: tuple[object, ...] = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads)
         numbers += () if set(looks) == {"gradient"} else (r.second,)  # a wrong gradient's own derivative may be any
         return numbers, tuple(SYMPTOMS[look](r) for look in looks if look in SYMPTOMS)
 

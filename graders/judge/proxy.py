@@ -4,14 +4,16 @@ import builtins
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from graders.inside.operation import Operation
 from graders.inside.records import Failure
 from graders.inside.replies import answered
+from graders.inside.wire import Message
 
-Ask = Callable[[str, dict], dict]  # a path and a message to the answer
+Ask = Callable[[str, Message], Message]  # a path and a message to the answer
 
 
 class StudentError(Exception):
@@ -53,7 +55,7 @@ class Proxy:
     def __bool__(self) -> bool:
         raise TypeError(f"{self._path} is the student's: its truth is not to be had, call it")
 
-    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __ne__ = __len__ = __iter__ = None
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __ne__ = __len__ = __iter__ = None  # type: ignore[assignment] # it has none
     __hash__ = object.__hash__
 
 
@@ -70,7 +72,7 @@ class Desk:
     """
 
     ask: Ask
-    run_file: Callable[[dict], object]
+    run_file: Callable[[Message], list[dict[str, Any]]]
     cell_source: Callable[[str], str | None]
     source: str
     seed: int

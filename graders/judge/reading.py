@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeGuard
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -211,8 +212,8 @@ def _cell(text: str) -> _Cell | None:
         tree = compile(_as_python("\n".join(timed)), "<cell>", "exec", flags)
     except (SyntaxError, ValueError, MemoryError, RuntimeError):
         # IPython takes a cell of one line for a magic even without the %
-        hides = not locked and len(list(filter(str.strip, lines))) == 1 and HIDING.match(lines[first])
-        return _hiding(lines[first], first) if hides else None
+        alone = not locked and len(list(filter(str.strip, lines))) == 1
+        return _hiding(lines[first], first) if alone and HIDING.match(lines[first]) else None
     lift = None if locked else next(_lifts(tree), None)
     return _Cell(
         [*_bindings(tree, certain)],
@@ -334,8 +335,9 @@ def _shell_use(node: ast.AST) -> Use:
     """What is asked of the shell, as its author wrote it where that was a magic."""
     line, text = _text(node)
     method = getattr(getattr(node, "func", None), "attr", "")
-    if method in ("run_line_magic", "run_cell_magic") and node.args and isinstance(node.args[0], ast.Constant):
-        words = [str(a.value) for a in node.args if isinstance(a, ast.Constant)]
+    args = node.args if isinstance(node, ast.Call) else []
+    if method in ("run_line_magic", "run_cell_magic") and args and isinstance(args[0], ast.Constant):
+        words = [str(a.value) for a in args if isinstance(a, ast.Constant)]
         return Use(f"uses %{words[0]}", line, f"%{' '.join(words)}"[:60])
     return Use("uses get_ipython", line, text)
 
@@ -344,7 +346,7 @@ def _of_processes(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/proc")
 
 
-def _called(node: ast.AST, name: str) -> bool:
+def _called(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
@@ -663,7 +665,7 @@ class _Reader(ast.NodeVisitor):
             self.names.add(root)
             self.loaded.setdefault(root, node)
 
-    def visit_Import(self, node: ast.Import) -> None:
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         """An import is judged where its name is used."""
 
     visit_ImportFrom = visit_Import
@@ -721,8 +723,10 @@ class _Reader(ast.NodeVisitor):
 
     visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
 
-    def _comprehension(self, node: ast.AST) -> None:
-        names = {n.id: [] for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        names: dict[str, list[ast.AST | str]] = {
+            n.id: [] for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)
+        }
         self.scopes.append(names)
         self.generic_visit(node)
         self.scopes.pop()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from types import FunctionType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
 NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends with why the check matters
 # what torch's gradcheck raises, also of numbers that fit nothing
 REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, AttributeError)
+W = TypeVar("W", bound=type[Any] | Callable[..., Any])  # a class with ``apply``, or a function
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
 
 
@@ -41,8 +43,9 @@ def operators(names: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _schemas(operator: str) -> list:
-    return torch._C._jit_get_schemas_for_operator(operator)
+def _schemas(operator: str) -> list[Any]:
+    schemas: list[Any] = torch._C._jit_get_schemas_for_operator(operator)
+    return schemas
 
 
 MASKS = operators(  # torch's own backwards of what is linear in pieces: with the right numbers each is any other
@@ -77,7 +80,7 @@ class Draw:
         seed: the one source of chance.
     """
 
-    def __init__(self, reference: Callable, seed: int) -> None:
+    def __init__(self, reference: Callable[..., Any], seed: int) -> None:
         self.reference = reference
         self.random = torch.Generator().manual_seed(seed)
 
@@ -110,7 +113,7 @@ class Draw:
         deny: tuple[str, ...] = (),
         requires: tuple[bool, ...] | None = None,
         provide: tuple[str, ...] = (),
-        between: tuple | None = None,
+        between: tuple[object, ...] | None = None,
         how: str = "grad",
         within: str = "",
     ) -> Case:
@@ -126,16 +129,18 @@ class Draw:
             _known_to_torch(denied)
         flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
         case = Case(name, args, keywords, flags, None, None, watch, deny, provide, between, how, within)
+        upstreams: Tensor | tuple[Tensor, ...] | None = upstream
         if order and upstream is None:
             with pristine(), surroundings(case):
                 output = self.reference(*[fresh(a) if isinstance(a, Helper) else a for a in args])
-            upstream = tuple(map(self._upstream, output)) if isinstance(output, tuple) else self._upstream(output)
+            upstreams = tuple(map(self._upstream, output)) if isinstance(output, tuple) else self._upstream(output)
         directions = None
-        if isinstance(upstream, tuple) and (order == 2 or watch):
+        if isinstance(upstreams, tuple) and (order == 2 or watch):
             raise ValueError(f"{name}: of several outputs nothing is watched, and no second order")
         if order == 2:
-            directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a, f in zip(args, flags, strict=True) if f)
-        return replace(case, upstream=upstream if order else None, directions=directions)
+            asked = [a for a, f in zip(args, flags, strict=True) if f and isinstance(a, Tensor)]
+            directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a in asked)
+        return replace(case, upstream=upstreams if order else None, directions=directions)
 
     def _upstream(self, output: Tensor) -> Tensor:
         if output.dtype in (HALF, BRAIN):  # not above 1: it multiplies the rounding of the rest
@@ -188,7 +193,7 @@ class Check:
     why: str
     cases: Callable[[Draw], list[Case]]
     looks: tuple[Look, ...]
-    gradcheck: Callable[[Draw], tuple] | None = None
+    gradcheck: Callable[[Draw], tuple[Any, ...]] | None = None
     order: int = 1
 
 
@@ -205,7 +210,7 @@ class Mistake:
     name: str
     caught_by: str
     message: str
-    operation: Callable
+    operation: Callable[..., Any]
 
 
 @dataclass(eq=False)
@@ -222,27 +227,27 @@ class Task:
 
     name: str
     call: str
-    reference: Callable
+    reference: Callable[..., Any]
     checks: tuple[Check, ...]
     forbids: Forbids | None = None
     mistakes: list[Mistake] = field(default_factory=list)
-    solutions: dict[str, Callable] = field(default_factory=dict)
+    solutions: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     @property
     def points(self) -> float:
         """What the task is worth."""
         return sum(c.points for c in self.checks)
 
-    def mistake(self, caught_by: str, message: str) -> Callable:
+    def mistake(self, caught_by: str, message: str) -> Callable[[W], W]:
         """Decorator: a wrong solution. Its name is the mistake's, a Function's ``apply`` is the operation."""
 
-        def add(wrong: type | Callable) -> type | Callable:
+        def add(wrong: W) -> W:
             self.mistakes.append(Mistake(wrong.__name__, caught_by, message, _operation(wrong)))
             return wrong
 
         return add
 
-    def solution(self, right: type | Callable) -> type | Callable:
+    def solution(self, right: W) -> W:
         """Decorator: a right solution, kept for the tests."""
         self.solutions[right.__name__] = _operation(right)
         return right
@@ -313,7 +318,7 @@ class Task:
         else:
             return None
         use = forbidden(source, re.split(r"\W", self.call)[0], forbids)
-        return use and Finding("source", f"{forbids.says} {use.sentence}", use.evidence)
+        return None if use is None else Finding("source", f"{forbids.says} {use.sentence}", use.evidence)
 
     def _draw(self, check: Check, seed: int) -> Draw:
         return Draw(self.reference, seed * 1009 + zlib.crc32(f"{self.name} {check.name}".encode()))
@@ -374,11 +379,12 @@ class Task:
 
     def _run_gradcheck(self, check: Check, operation: Operation, seed: int) -> None:
         """Torch's gradcheck of the operation, or, at order 2, of its vector-Jacobian product: that is gradgradcheck."""
+        assert check.gradcheck is not None  # it is asked for
         args = [
             a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
             for a in check.gradcheck(self._draw(check, seed))
         ]
-        function = operation
+        function: Callable[..., Tensor | tuple[Tensor, ...]] = operation
         if check.order == 2:
             function, output = operation.vjp, self.reference(*args)
             args.append(torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape).requires_grad_())
@@ -403,5 +409,9 @@ class Task:
         return fitting[0] if len(fitting) == 1 else None
 
 
-def _operation(thing: type | Callable) -> Callable:
-    return thing.apply if isinstance(thing, type) else thing
+def _operation(thing: type[Any] | Callable[..., Any]) -> Callable[..., Any]:
+    if not isinstance(thing, type):
+        return thing
+    function: Any = thing
+    apply: Callable[..., Any] = function.apply
+    return apply

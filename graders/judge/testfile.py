@@ -18,11 +18,12 @@ from IPython import get_ipython
 from torch.autograd import Function
 
 from graders.inside import testrun
+from graders.inside.wire import Message
 from graders.judge.verdict import Verdict
 
 LIMIT = 10.0  # seconds for one run of the file
 TOTAL = 22.0  # for all runs: a grade cell has 30
-Ask = Callable[[dict], list[dict]]
+Ask = Callable[[Message], list[Message]]
 COMPARISONS = {"allclose", "equal", "isclose", "isfinite", "isnan", "all", "any"}  # say nothing unless asserted
 ASSERTIONS = {"gradcheck", "gradgradcheck", "assert_close", "assert_allclose", "raises", "fail"}
 
@@ -33,14 +34,15 @@ def cell_source(first_line: str) -> str | None:
     What lies on disk under that name may be anybody's. The engine, which holds the notebook, does not need this.
     """
     shell = get_ipython()
-    for cell in reversed(shell.history_manager.input_hist_raw if shell else []):
+    history: list[str] = shell.history_manager.input_hist_raw if shell else []
+    for cell in reversed(history):
         head, _, rest = cell.lstrip("\n").partition("\n")
         if head.replace('"', "").replace("'", "").split() == first_line.split():
             return rest
     return None
 
 
-def ask(message: dict) -> list[dict]:
+def ask(message: Message) -> list[Message]:
     """What `testrun` answers, in a fresh process. The engine has a kernel in its sandbox for that."""
     one_thread = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # a fork must not meet another thread
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +55,8 @@ def ask(message: dict) -> list[dict]:
             env=os.environ | one_thread,
             check=True,
         )
-    return json.loads(done.stdout)
+    answers: list[Message] = json.loads(done.stdout)
+    return answers
 
 
 def source_of(function: type[Function], name: str) -> str:
@@ -115,7 +118,7 @@ class FileTask:
     wrong: Mapping[str, Wrong]
     advice: Mapping[str, str]
     mistakes: Sequence[FileMistake] = ()
-    solutions: Mapping[str, str] = field(default_factory=dict)
+    solutions: Mapping[str, str] = field(default_factory=Message)
     limit: float = LIMIT
 
     @property
@@ -171,7 +174,7 @@ class FileTask:
     def _lost(self, check: FileCheck, message: str, evidence: dict[str, str] | None = None) -> Verdict:
         return Verdict(self.name, check.name, check.points, 0.0, message, evidence or {})
 
-    def _run(self, source: str, seed: int, ask: Ask) -> dict[str, dict]:
+    def _run(self, source: str, seed: int, ask: Ask) -> dict[str, Message]:
         """What the file says of each class, by its name. Those after one that ran out of time are missing."""
         texts = {**self.right, **{n: w.source for n, w in self.wrong.items()}}
         names = random.Random(seed).sample(sorted(texts), len(texts))
@@ -186,7 +189,7 @@ class FileTask:
         }
         return dict(zip(names, ask(message), strict=False))
 
-    def _trouble(self, source: str, said: dict[str, dict]) -> tuple[str, dict[str, str]] | None:
+    def _trouble(self, source: str, said: dict[str, Message]) -> tuple[str, dict[str, str]] | None:
         """Why the file earns nothing, and the place."""
         if late := [s for s in said.values() if s["status"] == "timed out"]:
             limit = late[0]["limit"]
@@ -218,7 +221,7 @@ class FileTask:
         return f"{first['test']} fails on {share} ({raised.rstrip('.')}). {_reason(first)}", evidence
 
 
-def _reason(said: dict) -> str:
+def _reason(said: Message) -> str:
     """Why a test is likely to fail what is right."""
     kind, message = said["kind"], said["message"]
     if kind == "GradcheckError":
@@ -253,7 +256,7 @@ def _silent(tree: ast.Module, returned: list[str]) -> str:
             if isinstance(node, ast.Expr) and (
                 isinstance(node.value, ast.Compare)
                 or _called(node.value) in COMPARISONS
-                or (_called(node.value) in ASSERTIONS and _quiet(node.value))
+                or (isinstance(node.value, ast.Call) and _called(node.value) in ASSERTIONS and _quiet(node.value))
             ):
                 return f" In {test.name}, line {node.lineno}, a comparison is thrown away: put assert before it."
     return ""

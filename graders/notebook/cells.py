@@ -3,7 +3,6 @@
 import ast
 import difflib
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -194,18 +193,6 @@ def _put_back(
         problems.clear()
         problems.repaired(Code.ALL_UNMARKED, what, "All are put back at its end.")
     return problems
-
-
-def meaning(notebook: Notebook, originals: Mapping[str, Original]) -> str:
-    """Return a digest of what grading makes of a notebook: the same before and after a repair, with any outputs."""
-    copy = json.loads(json.dumps(notebook))
-    repair(copy, originals, "")
-    cells = []
-    for cell in copy["cells"]:
-        name = claimed(cell)
-        source = "" if name and originals[name].locked else cell["source"]
-        cells.append([name, cell["cell_type"], source, cell["metadata"].get("tags")])
-    return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
 
 
 def deleted_answers(notebook: Notebook, originals: Mapping[str, Original], file: str) -> list[Problem]:

@@ -9,20 +9,19 @@ import socket
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbgrader.converters import GenerateAssignment
 
-from graders.classroom import checkup, preprocess
+from graders.classroom import checkup
 from graders.classroom.course import Course
 from graders.classroom.gradebook import Records
-from graders.classroom.submission import MAX_FILES
+from graders.classroom.submission import MAX_FILES, Prepared, Refused, prepare
 from graders.notebook import form
 from graders.notebook.cells import Original, claimed, released
-from graders.notebook.files import no_file, resembles
+from graders.notebook.files import resembles
 from tests.path.course_maker import ROOT, edit, hand_in, make_course
 from tools import students
 from tools.notebooks import read as read_committed
@@ -40,7 +39,7 @@ def root(tmp_path_factory):
     (root / "solutions/02_other/other.ipynb").write_text(re.sub("double|triple", r"other_\g<0>", text))
     course = Course(root)
     for name in course.assignments:
-        course._start(GenerateAssignment, name, ".", force=True)
+        course._convert(GenerateAssignment, assignment_id=name, student_id=".")
     return root
 
 
@@ -200,20 +199,24 @@ def damaged(path: Path, change) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def jobs(course):
-    """What grading would execute."""
-    return [(replace(job, notebook=""), json.loads(job.notebook)) for job in course.jobs("01_tiny", "ada")]
+def prepared(course, student="ada"):
+    """What grading makes of a submission."""
+    with Records(course) as records:
+        return prepare(course.submission(student, "01_tiny"), records.released("01_tiny"))
+
+
+def ready(course, student="ada"):
+    """What grading would execute, and what tells it from another."""
+    found = prepared(course, student)
+    assert isinstance(found, Prepared), "grading refuses it"
+    return {name: (json.loads(notebook.text), notebook.digest) for name, notebook in found.notebooks.items()}
 
 
 def repairs(root, path, here, said):
     """Grading makes the same of a notebook before and after the doctor, and the doctor says what it did, once."""
     raw, info = path.read_bytes(), path.stat()
     course = Course(root)
-    before = jobs(course)
-    with course.gradebook() as gradebook:
-        known = preprocess.originals(gradebook, course.dirs, "01_tiny", "tiny")
-    meaning = preprocess.digest(path, known)
-    assert before, "grading refuses it"
+    before = ready(course)
 
     code, out, err = here(root, "doctor", "submitted", "--dry-run")
     assert (code, err) == (0, "")
@@ -237,8 +240,7 @@ def repairs(root, path, here, said):
 
     last = here(root, "doctor", str(path))
     assert last == (0, "\n".join([*left, "1 of 1 submissions would be graded.\n"]), "")
-    assert jobs(course) == before
-    assert preprocess.digest(path, known) == meaning
+    assert ready(course) == before
 
 
 @pytest.mark.parametrize(("change", "said"), REPAIRED.values(), ids=REPAIRED)
@@ -262,7 +264,7 @@ def test_what_is_not_wrong_is_left_alone(root, handed, here, change):
     raw = handed.read_bytes()
     assert here(root, "doctor", "submitted") == (0, "1 of 1 submissions would be graded.\n", "")
     assert handed.read_bytes() == raw and not (root / ".doctor").exists()
-    assert Course(root).jobs("01_tiny", "ada")
+    assert ready(Course(root))
 
 
 # What cannot be repaired.
@@ -430,12 +432,10 @@ def refuses(root, here, said):
     assert re.match("1 of (1|2) submissions would be graded", last)
     assert tree(root) == before and not (root / ".doctor").exists()
     course = Course(root)
-    graded, problems = course.grade("01_tiny", "ada")
-    assert not graded and any(problem.fatal for problem in problems)
-    assert any(re.search(said, str(problem)) for problem in problems), problems
-    assert course.jobs("01_tiny", "ben")
-    if no_file(root / "submitted/ada/01_tiny/tiny.ipynb"):
-        assert course.jobs("01_tiny", "ada") == []  # it is not waited for
+    found = prepared(course)
+    assert isinstance(found, Refused) and any(problem.fatal for problem in found.problems)
+    assert any(re.search(said, str(problem)) for problem in found.problems), found.problems
+    assert ready(course, "ben")
 
 
 @pytest.mark.parametrize(("change", "said"), REFUSED.values(), ids=REFUSED)
@@ -469,7 +469,7 @@ def test_a_name_is_mended(root, handed, here, name):
     other = handed.parent / name
     other.parent.mkdir(exist_ok=True)
     handed.rename(other)
-    assert any(problem.fatal for problem in Course(root).grade("01_tiny", "ada")[1])
+    assert isinstance(prepared(Course(root)), Refused)
     code, out, _ = here(root, "doctor", "submitted", "--dry-run")
     assert code == 1 and other.exists() and not handed.exists()
     code, out, _ = here(root, "doctor", "submitted")
@@ -478,7 +478,7 @@ def test_a_name_is_mended(root, handed, here, name):
     assert out.splitlines()[0] == said
     assert handed.read_bytes() == raw and not other.exists()
     assert here(root, "doctor", "submitted")[1] == "1 of 1 submissions would be graded.\n"
-    assert Course(root).jobs("01_tiny", "ada")
+    assert ready(Course(root))
 
 
 @pytest.mark.parametrize(
