@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 from graders.notebook.files import MAX_BYTES
 from graders.notebook.problem import printable
@@ -82,17 +82,17 @@ def members(archive: Path) -> Iterator[Member]:
                     with opened.open(info) as content:
                         yield Member(info.filename, None, info.file_size, content, _zip_time(info))
         return
-    with archive.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
+    with archive.open("rb") as start:
+        packed = start.read(2) == b"\x1f\x8b"
     with (
-        (gzip.open if packed else open)(archive, "rb") as file,
-        tarfile.open(fileobj=_Bounded(file), mode="r:") as opened,
+        cast(IO[bytes], gzip.open(archive, "rb") if packed else archive.open("rb")) as file,
+        tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:") as tar,
     ):
-        for info in opened:
-            if info.isreg():
-                yield Member(info.name, None, info.size, opened.extractfile(info), info.mtime)
-            elif not info.isdir():
-                yield Member(info.name, "it is a link or no file at all")
+        for member in tar:
+            if member.isreg():
+                yield Member(member.name, None, member.size, tar.extractfile(member), member.mtime)
+            elif not member.isdir():
+                yield Member(member.name, "it is a link or no file at all")
 
 
 def _zip_time(info: zipfile.ZipInfo) -> float | None:

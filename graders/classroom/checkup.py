@@ -93,7 +93,10 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
         place = Path(os.path.abspath(path))  # not resolve(): a link is to be found, not followed
         if place == home or home in place.parents:
             for found in _submissions(course, home, place.relative_to(home).parts, sets):
-                (submissions if isinstance(found, Submission) else stray).append(found)
+                if isinstance(found, Submission):
+                    submissions.append(found)
+                else:
+                    stray.append(found)
         else:
             single.append(path)
     if not (submissions or single or stray):
@@ -234,7 +237,7 @@ def _treat(released: ReleasedCells, submission: Submission, dry_run: bool) -> tu
         if no_file(path) is None:
             notebook, found = doctor.examine(path, released.cells(assignment, name), f"{name}.ipynb", validate)
             problems += found
-            if any(problem.repaired for problem in found) and not dry_run:
+            if notebook is not None and any(problem.repaired for problem in found) and not dry_run:
                 write(path, form.to_bytes(notebook), course.root)
     time = folder / "timestamp.txt"
     missing = not os.path.lexists(time)

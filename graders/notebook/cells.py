@@ -110,11 +110,11 @@ def repair(notebook: Notebook, originals: Mapping[str, Original], file: str) -> 
     for cell in reversed(notebook["cells"]):
         name = claimed(cell)
         meta = cell["metadata"].pop("nbgrader", None)
-        if name in originals and name not in place:
+        if name and name in originals and name not in place:
             place[name] = cell
             cell["metadata"]["nbgrader"] = meta
             _repair_cell(cell, originals[name], problems)
-        elif name in originals:
+        elif name and name in originals:
             twice.append(name)
         elif meta is not None and meta != {}:
             unknown.append(name or "without a name")
@@ -180,7 +180,7 @@ def _put_back(
             continue
         after = next((place[later] for later in order[number + 1 :] if later in place), None)
         at = next((i for i, cell in enumerate(cells) if cell is after), len(cells))
-        cell = {"id": f"restored-{name}"[:64], "cell_type": original.cell_type, "source": original.source}
+        cell: Notebook = {"id": f"restored-{name}"[:64], "cell_type": original.cell_type, "source": original.source}
         cell["metadata"] = {"deletable": False, "editable": False, "nbgrader": original.metadata()}
         if original.cell_type == "code":
             cell |= {"outputs": [], "execution_count": None}
@@ -268,7 +268,7 @@ def answers(notebook: Notebook, originals: Mapping[str, Original], file: str) ->
     for cell in notebook["cells"]:
         name = claimed(cell)
         original = originals.get(name) if name else None
-        if original is None or original.locked or not original.solution or cell["cell_type"] != "code":
+        if name is None or original is None or original.locked or not original.solution or cell["cell_type"] != "code":
             continue
         if cell["source"].startswith("%%") or _normal(cell["source"]) == _normal(original.visible):
             continue

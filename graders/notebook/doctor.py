@@ -83,8 +83,9 @@ def treat(
         what = "is not the name of a set's notebook"
         return False, [Problem(Code.UNKNOWN_NAME, path.name, what, f"There are {known}.", fatal=True)]
     notebook, problems = examine(path, sets[name], path.name, validate)
-    changed = any(problem.repaired for problem in problems)
+    repaired = None
     if notebook is not None:
+        repaired = notebook if any(problem.repaired for problem in problems) else None
         problems += stubs(notebook, sets[name], path.name)
     wanted = path.with_name(f"{name}.ipynb")
     misnamed = path.name != wanted.name
@@ -92,8 +93,8 @@ def treat(
         problems.insert(0, _wrong_name(path, wanted.name, notebook is not None))
     fatal = any(problem.fatal for problem in problems)
     if not dry_run and not fatal:
-        if changed:
-            write(path, to_bytes(notebook), root)
+        if repaired is not None:
+            write(path, to_bytes(repaired), root)
         if misnamed:
             os.rename(path, wanted)
     return not fatal and not (misnamed and dry_run), problems

@@ -496,7 +496,7 @@ TIMES = {"words": b"yesterday, I think", "bytes": b"\xff\xfe\x00", "long": b"202
 def test_a_time_is_mended(root, handed, here, text):
     path = handed.with_name("timestamp.txt")
     path.write_bytes(text)
-    (problem,) = Course(root).grade("01_tiny", "ada")[1]
+    (problem,) = prepared(Course(root)).problems
     assert problem.fatal and "`python -m graders doctor submitted/ada/01_tiny` writes one" in problem.remedy
     assert here(root, "doctor", "submitted", "--dry-run")[0] == 1
     assert path.read_bytes() == text
@@ -665,7 +665,7 @@ def test_the_truth_is_the_gradebook_and_else_the_release(root, tmp_path, here):
     assert "test cell test_double_value was deleted" in here(bare, "doctor", "submitted")[1]
     assert not (bare / "gradebook.db").exists()
     course, given = Course(root), released(form.read(bare / "exercises/01_tiny/tiny.ipynb")[0])
-    of = checkup.Released
+    of = checkup.ReleasedCells
     assert of(course).cells("01_tiny", "tiny") == of(Course(bare)).cells("01_tiny", "tiny") == given
     assert "BEGIN" not in path.read_text()
 
