@@ -15,8 +15,8 @@ class StandardLibrary(Contract):
     """
 
     type_name = "standard_library"
-    packages = fields.SetField(subfield=fields.StringField())
-    optional = fields.SetField(subfield=fields.StringField(), required=False, default=set())
+    packages: set[str] = fields.SetField(subfield=fields.StringField())  # type: ignore[assignment] # a descriptor
+    optional: set[str] = fields.SetField(subfield=fields.StringField(), required=False, default=set())  # type: ignore[assignment]
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Return the imports that break the contract, as ``importer -> imported``."""
