@@ -54,20 +54,24 @@ def run(file: str, name: str, offer: str, sources: list[str], seed: int, limit: 
         torch.testing.assert_close(x, x)
     end, said = monotonic() + total, []
     for source in sources:
-        said.append(_watch(limit, end, file, name, offer, source, seed))
-        if said[-1]["status"] == "timed out":
-            said[-1].setdefault("limit", total)
+        answer, over = _watch(limit, end, file, name, offer, source, seed)
+        said.append(answer)
+        if answer["status"] == "timed out":
+            answer["limit"] = limit if over else total
             break
     return said
 
 
-def _watch(limit: float, end: float, *args: object) -> dict:
+def _watch(limit: float, end: float, *args: object) -> tuple[dict, bool]:
     """Run the file once in a child, which is dead afterwards with all that it started.
 
     Args:
-        limit: seconds of the processor; who is stopped for them hears of it: {"status": "timed out", "limit": limit}.
-        end: when the clock ends the run: {"status": "timed out"}.
+        limit: seconds of the processor.
+        end: when the clock ends the run.
         args: what `_child` takes.
+
+    Returns:
+        What the child said, and whether it was stopped for what it took of the processor.
     """
     ear, mouth = FORK.Pipe(duplex=False)
     before = _spent()
@@ -89,9 +93,8 @@ def _watch(limit: float, end: float, *args: object) -> dict:
                 kill(whom, signal.SIGKILL)
         child.join()
     # the kernel counts in ticks where it limits, more finely where it reports
-    if said["status"] == "died" and child.exitcode in OVER and _spent() - before > 0.8 * limit:
-        said |= {"status": "timed out", "limit": limit}
-    return said
+    over = said["status"] == "died" and child.exitcode in OVER and _spent() - before > 0.8 * limit
+    return said | ({"status": "timed out"} if over else {}), over
 
 
 def _spent() -> float:

@@ -230,6 +230,19 @@ def test_all_runs_together_have_a_limit(run: Callable) -> None:
     assert said[-1]["status"] == "timed out" and said[-1]["limit"] == 1.0 and len(said) < 5
 
 
+def test_a_limit_that_the_file_makes_up_is_not_believed(run: Callable) -> None:
+    forged = """import json, os, struct
+data = json.dumps({"status": "timed out", "test": "test_a", "limit": "ten"}).encode()
+for fd in range(3, 64):
+    try:
+        os.write(fd, struct.pack("!i", len(data)) + data)
+    except OSError:
+        pass
+"""
+    (said,) = run(forged, sources=1)
+    assert said == {"status": "timed out", "test": "test_a", "limit": 60.0}
+
+
 @pytest.mark.parametrize(
     ("body", "total", "message"),
     [
