@@ -1,19 +1,21 @@
 """Each test cell of the course against nbgrader's own rule for points.
 
-One notebook per set holds its setup and then, five times over, all answer and test cells: with the solutions; with the
-solutions and code that warns and writes to stderr, its descriptor too; with answers that are wrong; with answers that
-raise; with nothing attempted.
+The engine executes one notebook per set. It holds its setup and then, five times over, all answer and test cells: with
+the solutions; with the solutions and code that warns and writes to stderr, its descriptor too; with answers that are
+wrong; with answers that raise; with nothing attempted.
 """
 
+import os
 import re
 from types import SimpleNamespace
 
 import nbformat
 import pytest
 from nbgrader.utils import determine_grade, is_grade, is_solution
-from traitlets.config import Config
 
-from graders.execute import LimitedExecute
+from graders.engine.job import Job, Settings
+from graders.engine.run import run
+from graders.engine.sandbox import SandboxError
 from graders.feedback import Feedback
 from graders.report import read_verdict
 from tests.path.course_maker import ROOT
@@ -34,13 +36,13 @@ DEFINITION = """def {name}(*args, **keywords):
 NOISE = """
 
 def _noisy(function):
-    import functools, os, sys, warnings
+    import functools, sys, warnings
 
     @functools.wraps(function)
     def wrapped(*args, **named):
         warnings.warn("a warning")
         print("to stderr", file=sys.stderr)
-        os.write(2, b"to descriptor 2\\n")
+        print("to descriptor 2", file=sys.__stderr__)
         return function(*args, **named)
     return wrapped
 
@@ -90,7 +92,7 @@ def graded(request, tmp_path_factory):
     released = nbformat.read(ROOT / "exercises" / request.param / f"{slug}.ipynb", as_version=4)
     first = next(i for i, cell in enumerate(solved.cells) if is_solution(cell))
     cells = [cell for cell in solved.cells[:first] if cell.cell_type == "code"]
-    books: dict[str, list] = {kind: [] for kind in KINDS}
+    count = len(cells)
     for kind in KINDS:
         for cell, stub in zip(solved.cells[first:], released.cells[first:], strict=True):
             if cell.cell_type != "code" or not (is_solution(cell) or is_grade(cell)):
@@ -101,11 +103,20 @@ def graded(request, tmp_path_factory):
                 if kind != "blank":
                     new.source = answer(kind, cell.metadata.nbgrader.grade_id, cell.source)
             cells.append(new)
-            books[kind] += [new] if is_grade(cell) else []
-    config = Config({"Execute": {"timeout": 60}, "LimitedExecute": {"notebook_timeout": 300}})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        LimitedExecute(config=config).preprocess(nbformat.v4.new_notebook(cells=cells), {})
+    job = Job(
+        nbformat.writes(nbformat.v4.new_notebook(cells=cells)),
+        tests=tuple((cell.metadata.nbgrader.grade_id, cell.source) for cell in solved.cells if is_grade(cell)),
+        given=tuple(cell.source for cell in cells[:count]),
+        answers=tuple(cell.source for cell in released.cells if is_solution(cell)),
+        settings=Settings(cell_time=60, notebook_time=600),
+    )
+    try:
+        executed = nbformat.reads(run(job), as_version=4).cells[count:]
+    except SandboxError as error:
+        if os.environ.get("COURSE_REQUIRE_SANDBOX"):
+            raise
+        pytest.skip(str(error))
+    books = {kind: [c for c in executed if is_grade(c) and c.id.startswith(kind)] for kind in KINDS}
     return SimpleNamespace(books=books, slug=slug)
 
 
