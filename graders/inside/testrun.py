@@ -1,4 +1,7 @@
-"""Runs a student's test file against classes, each in a forked process of its own, within a time limit.
+"""Runs a student's test file against classes, each in a forked process of its own, within limits of time.
+
+A run is limited in seconds of the processor: on a busy machine it takes longer, and costs no points for that. Behind
+them stands the clock, for a file that sleeps.
 
 A JSON message comes on stdin, one goes out on stdout. The file stands alone (the standard library and torch), so a
 sandbox can hold it without the course. The classes come as source text, unnamed and in any order: the process that runs
@@ -7,7 +10,9 @@ the student's code does not know which of them are right.
 
 import inspect
 import json
+import math
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -22,6 +27,7 @@ import torch
 FORK = get_context("fork")
 MAX_BYTES = 1 << 16
 MAX_TEXT = 300
+OVER = (-signal.SIGKILL, -signal.SIGXCPU)  # how a process ends that has used up its seconds of the processor
 
 
 def main() -> None:
@@ -41,8 +47,8 @@ def run(
         offer: the module that the file imports.
         sources: one text of that module per run.
         seed: of torch's random numbers in each run.
-        limit: seconds for each run.
-        total: seconds for all of them.
+        limit: seconds of the processor for each run.
+        total: seconds by the clock for all of them.
     """
     # torch loads hundreds of modules at the first call of these: once here, not in every child
     x = torch.zeros(1, requires_grad=True)
@@ -52,41 +58,60 @@ def run(
     end = monotonic() + total
     said: list[dict[str, Any]] = []
     for source in sources:
-        left = end - monotonic()
-        said.append(_watch(min(limit, left), file, name, offer, source, seed))
-        if said[-1]["status"] == "timed out":
-            said[-1]["limit"] = limit if limit <= left else total
+        answer, over = _watch(limit, end, file, name, offer, source, seed)
+        said.append(answer)
+        if answer["status"] == "timed out":
+            answer["limit"] = limit if over else total
             break
     return said
 
 
-def _watch(limit: float, *args: object) -> dict[str, Any]:
-    """One run in a child; it and all that it started are dead afterwards."""
+def _watch(limit: float, end: float, *args: object) -> tuple[dict[str, Any], bool]:
+    """Run the file once in a child, which is dead afterwards with all that it started.
+
+    Args:
+        limit: seconds of the processor.
+        end: when the clock ends the run.
+        args: what `_child` takes.
+
+    Returns:
+        What the child said, and whether it was stopped for what it took of the processor.
+    """
     ear, mouth = FORK.Pipe(duplex=False)
-    child = FORK.Process(target=_child, args=(mouth, *args))
+    before = _spent()
+    child = FORK.Process(target=_child, args=(mouth, math.ceil(limit), *args))
     child.start()
     assert child.pid is not None  # it has started
     mouth.close()
-    end = monotonic() + limit
     said: dict[str, Any] = {"status": "running", "test": ""}
     try:
         while said["status"] == "running":
             if not ear.poll(max(0.0, end - monotonic())):
-                return said | {"status": "timed out"}
-            said = json.loads(ear.recv_bytes(MAX_BYTES))
-        return said
+                said["status"] = "timed out"
+            else:
+                said = json.loads(ear.recv_bytes(MAX_BYTES))
     except (EOFError, OSError, ValueError):
-        return said | {"status": "died"}
+        said["status"] = "died"
     finally:
         for kill, whom in ((os.killpg, child.pid), (os.kill, child.pid)):
             with suppress(ProcessLookupError, PermissionError):
                 kill(whom, signal.SIGKILL)
         child.join()
+    # the kernel counts in ticks where it limits, more finely where it reports
+    over = said["status"] == "died" and child.exitcode in OVER and _spent() - before > 0.8 * limit
+    return said | ({"status": "timed out"} if over else {}), over
 
 
-def _child(mouth: connection.Connection, file: str, name: str, offer: str, source: str, seed: int) -> None:
+def _spent() -> float:
+    """Return the seconds of the processor that all children so far took."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def _child(mouth: connection.Connection, limit: int, file: str, name: str, offer: str, source: str, seed: int) -> None:
     """Run the file's tests in their order until one fails; tell which one runs, and how it ends."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)

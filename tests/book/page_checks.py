@@ -25,6 +25,12 @@ LOOKS = {
     "dark-wide": ("dark", WIDE, "http"),
     "dark-narrow": ("dark", NARROW, "file"),  # dark and narrow are seen apart over http above
 }
+AXE_RULES = {  # the rules of axe-core that a look is held to; None: all. Two thirds of their time is the contrast's
+    "light-wide": None,
+    "light-narrow": ["target-size", "scrollable-region-focusable"],
+    "dark-wide": ["color-contrast"],
+    "dark-narrow": [],
+}
 
 
 class Watched:
@@ -69,18 +75,22 @@ def complaints(watched: Watched) -> list[str]:
     return watched.complaints
 
 
-def inaccessible(watched: Watched) -> list[str]:
-    """Name each violation that axe-core finds, with the first elements that it names.
+def inaccessible(watched: Watched, look: str) -> list[str]:
+    """Name each violation that axe-core finds in a look, with the first elements that it names.
 
     Axe leaves out what KaTeX hides from a screen reader, which reads the MathML, and the contrast of code, on which it
     would spend most of its time: see ``pale_code``.
     """
     # Without `preload`, by which axe would ask for the style sheets once more and complain of file:// itself.
     usual = {"preload": False, "resultTypes": ["violations"]}
-    runs = [
-        ([".katex-html"], {"rules": {"color-contrast": {"enabled": False}}}),
-        ([".katex-html", "pre"], {"runOnly": ["color-contrast"]}),
-    ]
+    contrast = [".katex-html", "pre"], {"runOnly": ["color-contrast"]}
+    match AXE_RULES[look]:
+        case None:
+            runs = [([".katex-html"], {"rules": {"color-contrast": {"enabled": False}}}), contrast]
+        case ["color-contrast"]:
+            runs = [contrast]
+        case rules:
+            runs = [([".katex-html"], {"runOnly": rules})] if rules else []
     faults = []
     for skipped, options in runs:
         context = {"exclude": [[selector] for selector in skipped]}

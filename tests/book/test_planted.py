@@ -28,13 +28,22 @@ DARK = '<img src="plot.svg" alt="A word" style="filter: brightness(0.84)">'
 NEXT = '<div class="prev-next-area"><a href="#here"><p>Quantisation</p></a></div>'
 SOUND = f'<p id="here">A <a href="#here">link</a>.</p><img src="{PIXEL}" alt="A dot">{DARK}{MOVED}{CODE}{NEXT}'
 
+PALE = '<p style="color: #ccc; background: #fff">Pale</p>'
+SMALL = '<button style="width: 9px; height: 9px; padding: 0" aria-label="Small"></button>' * 3
+
 PLANTED = {
     "external_requests": ('<script src="https://example.org/x.js"></script>', "example.org/x.js"),
     "complaints": ('<script>console.error("planted")</script>', "planted"),
     "complaints-exception": ('<script>throw new Error("planted")</script>', "planted"),
     "complaints-missing-file": ('<img src="no.png" alt="Nothing">', "ERR_FILE_NOT_FOUND"),
     "inaccessible": ('<button style="background: red"></button>', "button-name"),
-    "inaccessible-contrast": ('<p style="color: #ccc; background: #fff">Pale</p>', "color-contrast"),
+    "inaccessible-contrast": (PALE, "color-contrast"),
+    "inaccessible-dark": (PALE, "color-contrast"),
+    "inaccessible-target": (SMALL, "target-size"),
+    "inaccessible-scroll": (
+        '<div style="height: 9em; overflow: auto">' + "<p>A line</p>" * 9 + "</div>",
+        "scrollable-reg",
+    ),
     "pale_code": ('<pre style="background: #eee">x <span style="color: #999">= 1</span></pre>', "rgb(153, 153, 153)"),
     "pale_code-dark": ('<pre style="background: #111; color: #555">x</pre>', "rgb(85, 85, 85)"),
     "pale_pictures": ('<img src="plot.svg" alt="A word">', "4.12 : 1, plot.svg: #7d7d7d, none"),
@@ -74,7 +83,10 @@ PLANTED = {
 }
 
 
-def faults(browser: Browser, folder: Path, check: str, body: str) -> list[str]:
+LOOK = {"inaccessible-dark": "dark-wide", "inaccessible-target": "light-narrow", "inaccessible-scroll": "light-narrow"}
+
+
+def faults(browser: Browser, folder: Path, check: str, body: str, look: str = "light-wide") -> list[str]:
     """Run one check on a page that holds ``body``."""
     (folder / "plot.svg").write_text(PLOT, encoding="utf-8")
     (folder / "black.svg").write_text(PLOT.replace(' style="fill: #7d7d7d"', ""), encoding="utf-8")
@@ -84,11 +96,12 @@ def faults(browser: Browser, folder: Path, check: str, body: str) -> list[str]:
         f"<body><main><h1>Planted</h1>{body}</main></body></html>",
         encoding="utf-8",
     )
-    context = browser.new_context()
+    scheme, size, _ = page_checks.LOOKS[look]
+    context = browser.new_context(color_scheme=scheme, viewport=size)
     watched = page_checks.Watched(context, "file://")
     watched.page.goto(file.as_uri())
-    arguments = (watched, folder) if check in ("broken_links", "pale_pictures") else (watched,)
-    found = getattr(page_checks, check)(*arguments)
+    more = {"broken_links": (folder,), "pale_pictures": (folder,), "inaccessible": (look,)}
+    found = getattr(page_checks, check)(watched, *more.get(check, ()))
     context.close()
     check_book.read.cache_clear()
     return found
@@ -97,13 +110,14 @@ def faults(browser: Browser, folder: Path, check: str, body: str) -> list[str]:
 @pytest.mark.parametrize("case", PLANTED)
 def test_a_planted_fault_is_found(case: str, chromium: Browser, tmp_path: Path) -> None:
     body, named = PLANTED[case]
-    found = faults(chromium, tmp_path, case.partition("-")[0], body)
+    found = faults(chromium, tmp_path, case.partition("-")[0], body, LOOK.get(case, "light-wide"))
     assert any(named in fault for fault in found), f"{case}: the fault is not among {found}"
 
 
 @pytest.mark.parametrize("check", sorted({case.partition("-")[0] for case in PLANTED}))
 def test_a_sound_page_has_no_fault(check: str, chromium: Browser, tmp_path: Path) -> None:
-    assert faults(chromium, tmp_path, check, SOUND) == []
+    for look in page_checks.LOOKS:
+        assert faults(chromium, tmp_path, check, SOUND, look) == [], look
 
 
 def test_what_the_build_of_the_book_says_of_faults_in_its_sources(tmp_path: Path) -> None:

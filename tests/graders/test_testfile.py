@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from graders.inside import testrun
 from graders.inside.operation import local
 from graders.judge import testfile
 from graders.judge.testfile import FileMistake, Wrong, cell_source, source_of
+from graders.judge.verdict import Verdict
 from graders.sets import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,49 +34,44 @@ def cell(name: str) -> str:
     return next(c.source for c in NOTEBOOK.cells if c.metadata.nbgrader.grade_id == name)
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runs are forked from this process, which has torch loaded, and not from a fresh one."""
-    monkeypatch.setattr(testfile, "ask", lambda message: testrun.run(**message))
+def judged(source: str, seed: int = 0, **changes: object) -> Verdict:
+    """The verdict on a file, whose runs are forked from this process: it has torch loaded, and may be kept waiting."""
+    task = dataclasses.replace(TASK, **({"total": 300.0} | changes))
+    return task.judge("catches", source, seed, lambda message: testrun.run(**message))
 
 
 # --- what files earn --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("seed", "name"), [*enumerate(TASK.solutions)])
 def test_right_files_earn_all_points(seed: int, name: str) -> None:
-    verdict = TASK.judge("catches", TASK.solutions[name], seed)
+    verdict = judged(TASK.solutions[name], seed)
     assert verdict.earned == TASK.points == 6, str(verdict)
     assert verdict.message == "Catches 12 of 12 wrong Sigmoids and passes the 4 right ones."
 
 
-@pytest.mark.usefixtures("here")
 def test_the_file_of_the_notebook_earns_all_points() -> None:
     first, _, text = cell("SigmoidTests").partition("\n")
     assert first == TASK.first_line
-    assert TASK.judge("catches", text).earned == 6
+    assert judged(text).earned == 6
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("mistake", TASK.mistakes, ids=lambda m: m.name)
 def test_a_faulty_file_earns_its_score_and_hears_why(mistake: FileMistake) -> None:
-    verdict = dataclasses.replace(TASK, limit=1.0).judge("catches", mistake.source)
+    verdict = judged(mistake.source, limit=1.0)
     assert (verdict.earned, verdict.mistake) == (mistake.score, "")
     assert mistake.message in verdict.message, str(verdict)
     assert "\n" not in verdict.message and "File " not in str(verdict)
 
 
-@pytest.mark.usefixtures("here")
 def test_a_right_sigmoid_among_the_wrong_ones_is_let_through() -> None:
     """The count can fail: what is not wrong is not caught, and is named by its kind."""
     wrong = TASK.wrong | {"saves_derivative": Wrong(TASK.right["SigmoidNew"], "second order")}
-    verdict = dataclasses.replace(TASK, wrong=wrong).judge("catches", TASK.solutions["against_torch"])
+    verdict = judged(TASK.solutions["against_torch"], wrong=wrong)
     assert verdict.earned == 5.5
     assert "second order (1): differentiate the gradient again" in verdict.message
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -90,11 +87,10 @@ def test_a_right_sigmoid_among_the_wrong_ones_is_let_through() -> None:
     ],
 )
 def test_a_file_that_cannot_serve_earns_nothing(source: str, message: str) -> None:
-    verdict = TASK.judge("catches", source)
+    verdict = judged(source)
     assert verdict.earned == 0 and message in verdict.message, str(verdict)
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("body", "evidence"),
     [
@@ -106,7 +102,7 @@ def test_a_file_that_cannot_serve_earns_nothing(source: str, message: str) -> No
 )
 def test_the_lines_that_failed_are_shown(body: str, evidence: dict[str, str]) -> None:
     """The test's own line first; where it calls a helper of the file, the line in there too."""
-    assert TASK.judge("catches", f"{HEAD}def test_a():\n{body}").evidence == evidence
+    assert judged(f"{HEAD}def test_a():\n{body}").evidence == evidence
 
 
 def test_no_cell_is_a_verdict() -> None:
@@ -117,10 +113,9 @@ def test_no_cell_is_a_verdict() -> None:
     )
 
 
-@pytest.mark.usefixtures("here")
 def test_a_module_that_raises_on_import_catches_too() -> None:
     source = HEAD + "import torch\nassert abs(Sigmoid.apply(torch.tensor(-1.0)) - 0.26894) < 1e-3\ndef test_a(): pass\n"
-    assert TASK.judge("catches", source).earned == 1  # the two wrong values
+    assert judged(source).earned == 1  # the two wrong values
 
 
 # --- the material -----------------------------------------------------------------------------------------------------
@@ -173,11 +168,17 @@ def test_a_text_holds_inherited_methods_and_decorators() -> None:
 
 @pytest.fixture
 def run() -> Callable:
-    def call(file: str, sources: int = 2, limit: float = 1.0, total: float = 5.0) -> list[dict]:
+    def call(file: str, sources: int = 2, limit: float = 1.0, total: float = 60.0) -> list[dict]:
         texts = [TASK.right["SigmoidNew"]] * sources
         return testrun.run(file, "test_sigmoid.py", "sigmoid", texts, 0, limit, total)
 
     return call
+
+
+def spent() -> float:
+    """Return the seconds of the processor that all children of this process took."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
 
 
 def alive(pid: int) -> bool:
@@ -204,16 +205,57 @@ def test_nothing_that_a_test_started_is_left(run: Callable, tmp_path: Path, end:
     assert not alive(pid)
 
 
-def test_the_first_that_hangs_ends_the_list(run: Callable) -> None:
-    begin = time.monotonic()
-    said = run("def test_a():\n    while True: pass\n", sources=5, limit=0.5)
-    assert [s["status"] for s in said] == ["timed out"] and said[0]["limit"] == 0.5
-    assert time.monotonic() - begin < 15
+@pytest.mark.parametrize(
+    "first", ["", "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"], ids=["plain", "deaf"]
+)
+def test_the_first_that_hangs_ends_the_list(run: Callable, first: str) -> None:
+    before = spent()
+    said = run(f"{first}def test_a():\n    while True: pass\n", sources=5, limit=0.5, total=300.0)
+    assert [(s["status"], s["test"], s["limit"]) for s in said] == [("timed out", "test_a", 0.5)]
+    assert spent() - before < 5
+
+
+def test_a_run_is_limited_by_what_it_takes_of_the_processor(run: Callable) -> None:
+    """Not by the clock: who waits, for a busy machine say, is not late."""
+    said = run("import time\ndef test_a():\n    time.sleep(1.5)\n", limit=0.5, total=300.0)
+    assert [s["status"] for s in said] == ["passed", "passed"]
+
+
+def test_who_sleeps_is_stopped_by_the_clock(run: Callable) -> None:
+    said = run("import time\ndef test_a():\n    time.sleep(600)\n", sources=5, limit=5.0, total=1.0)
+    assert [(s["status"], s["test"], s["limit"]) for s in said] == [("timed out", "test_a", 1.0)]
 
 
 def test_all_runs_together_have_a_limit(run: Callable) -> None:
     said = run("import time\ndef test_a():\n    time.sleep(0.4)\n", sources=9, limit=1.0, total=1.0)
     assert said[-1]["status"] == "timed out" and said[-1]["limit"] == 1.0 and len(said) < 5
+
+
+def test_a_limit_that_the_file_makes_up_is_not_believed(run: Callable) -> None:
+    forged = """import json, os, struct
+data = json.dumps({"status": "timed out", "test": "test_a", "limit": "ten"}).encode()
+for fd in range(3, 64):
+    try:
+        os.write(fd, struct.pack("!i", len(data)) + data)
+    except OSError:
+        pass
+"""
+    (said,) = run(forged, sources=1)
+    assert said == {"status": "timed out", "test": "test_a", "limit": 60.0}
+
+
+@pytest.mark.parametrize(
+    ("body", "total", "message"),
+    [
+        ("while True: pass", 300.0, "test_a ran for more than 1 s and was stopped. A test has to end on every Sigmoid"),
+        ("time.sleep(600)", 2.0, "test_a ran for more than 2 s and was stopped. A test has to end on every Sigmoid"),
+        ("time.sleep(0.3)", 2.0, "All runs of the file together took more than 2 s: it has to be quicker."),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 300.0, "test_a ended the whole process"),
+    ],
+)
+def test_who_is_stopped_hears_by_which_limit(body: str, total: float, message: str) -> None:
+    verdict = judged(f"import os, signal, time\n{HEAD}def test_a():\n    {body}\n", limit=1.0, total=total)
+    assert verdict.earned == 0 and message in verdict.message, str(verdict)
 
 
 def test_one_run_does_not_touch_the_next(run: Callable, capfd: pytest.CaptureFixture) -> None:
@@ -265,12 +307,12 @@ def test_a_grade_cell_reads_the_cell_and_not_the_disk(
     Path("test_sigmoid.py").write_text(TASK.solutions["terse"], encoding="utf-8")
     Path("torch.py").write_text("raise SystemExit('imported from the folder')", encoding="utf-8")
     history.append(f"{TASK.first_line}\n{PASSES}")
-    begin = time.monotonic()
+    before = spent()
     score = grade("sigmoid", "SigmoidTests", "catches")
     out, err = capfd.readouterr()
     assert type(score) is float and score == 0.0 and err == ""
     assert out.startswith("SigmoidTests catches: 0 of 6 points\nCatches 0 of 12 wrong Sigmoids and passes the 4 right")
-    assert time.monotonic() - begin < 15  # 2 s on a machine that does nothing else
+    assert spent() - before < 15  # 4 s on a quiet machine
 
 
 def test_the_message_is_plain_data() -> None:

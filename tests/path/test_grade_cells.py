@@ -1,21 +1,21 @@
 """Each test cell of the course against nbgrader's own rule for points.
 
-One notebook per set holds its setup and then, five times over, all answer and test cells: with the solutions; with the
-solutions and code that warns and writes to stderr, its descriptor too; with answers that are wrong; with answers that
-raise; with nothing attempted.
+The engine executes one notebook per set. It holds its setup and then, five times over, all answer and test cells: with
+the solutions; with the solutions and code that warns and writes to stderr, its descriptor too; with answers that are
+wrong; with answers that raise; with nothing attempted.
 """
 
+import os
 import re
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from graders.classroom.execute import LimitedExecute
 from nbgrader.utils import determine_grade, is_grade, is_solution
-from traitlets.config import Config
 
 from graders.classroom.feedback import Feedback
-from graders.classroom.report import read_verdict
+from graders.engine.job import Job, Settings
+from graders.engine.sandbox import SandboxError
 from tests.path.course_maker import ROOT
 
 SETS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb"))
@@ -34,13 +34,13 @@ DEFINITION = """def {name}(*args, **keywords):
 NOISE = """
 
 def _noisy(function):
-    import functools, os, sys, warnings
+    import functools, sys, warnings
 
     @functools.wraps(function)
     def wrapped(*args, **named):
         warnings.warn("a warning")
         print("to stderr", file=sys.stderr)
-        os.write(2, b"to descriptor 2\\n")
+        print("to descriptor 2", file=sys.__stderr__)
         return function(*args, **named)
     return wrapped
 
@@ -90,7 +90,7 @@ def graded(request, tmp_path_factory):
     released = nbformat.read(ROOT / "exercises" / request.param / f"{slug}.ipynb", as_version=4)
     first = next(i for i, cell in enumerate(solved.cells) if is_solution(cell))
     cells = [cell for cell in solved.cells[:first] if cell.cell_type == "code"]
-    books: dict[str, list] = {kind: [] for kind in KINDS}
+    count = len(cells)
     for kind in KINDS:
         for cell, stub in zip(solved.cells[first:], released.cells[first:], strict=True):
             if cell.cell_type != "code" or not (is_solution(cell) or is_grade(cell)):
@@ -101,11 +101,20 @@ def graded(request, tmp_path_factory):
                 if kind != "blank":
                     new.source = answer(kind, cell.metadata.nbgrader.grade_id, cell.source)
             cells.append(new)
-            books[kind] += [new] if is_grade(cell) else []
-    config = Config({"Execute": {"timeout": 60}, "LimitedExecute": {"notebook_timeout": 300}})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        LimitedExecute(config=config).preprocess(nbformat.v4.new_notebook(cells=cells), {})
+    job = Job(
+        nbformat.writes(nbformat.v4.new_notebook(cells=cells)),
+        tests=tuple((cell.metadata.nbgrader.grade_id, cell.source) for cell in solved.cells if is_grade(cell)),
+        given=tuple(cell.source for cell in cells[:count]),
+        answers=tuple(cell.source for cell in released.cells if is_solution(cell)),
+        settings=Settings(cell_time=60, notebook_time=600),
+    )
+    try:
+        executed = execute(job).cells[count:]
+    except SandboxError as error:
+        if os.environ.get("COURSE_REQUIRE_SANDBOX"):
+            raise
+        pytest.skip(str(error))
+    books = {kind: [c for c in executed if is_grade(c) and c.id.startswith(kind)] for kind in KINDS}
     return SimpleNamespace(books=books, slug=slug)
 
 
@@ -115,7 +124,11 @@ def points(graded, kind: str) -> dict[str, tuple[float, float]]:
 
 @pytest.mark.parametrize("kind", ["right", "noisy"])
 def test_right_answers_get_all_points(graded, kind):
-    said = [cell.outputs[0].text for cell in graded.books[kind] if determine_grade(cell)[0] != determine_grade(cell)[1]]
+    said = [
+        str(shown_by(cell.outputs))
+        for cell in graded.books[kind]
+        if determine_grade(cell)[0] != determine_grade(cell)[1]
+    ]
     assert not said
     assert sum(most for _, most in points(graded, kind).values()) == 20
 
@@ -134,12 +147,12 @@ def test_wrong_answers_lose_points_on_every_task(graded):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_test_cell_leaves_behind(graded, kind):
-    """One verdict on stdout, one plain number, nothing on stderr: what nbgrader's rule reads as that number."""
+    """One verdict, one plain number, nothing on stderr: what nbgrader's rule reads as that number."""
     for cell in graded.books[kind]:
         name = cell.metadata.nbgrader.grade_id
         outputs = [(o.output_type, o.get("name")) for o in cell.outputs]
-        assert outputs == [("stream", "stdout"), ("execute_result", None)], (name, cell.outputs)
-        verdict, earned = read_verdict(cell.outputs[0].text), float(cell.outputs[1].data["text/plain"])
+        assert outputs == [("display_data", None), ("execute_result", None)], (name, cell.outputs)
+        verdict, earned = shown_by(cell.outputs), float(cell.outputs[1].data["text/plain"])
         assert (verdict.earned, f"test_{verdict.task}_{verdict.check}") == (earned, name)
         assert determine_grade(cell) == (earned, verdict.points)
         assert verdict.message
