@@ -15,7 +15,9 @@ from nbgrader.utils import determine_grade, is_grade, is_solution
 
 from graders.classroom.feedback import Feedback
 from graders.engine.job import Job, Settings
+from graders.engine.run import execute
 from graders.engine.sandbox import SandboxError
+from graders.judge.verdict import shown_by
 from tests.path.course_maker import ROOT
 
 SETS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb"))
