@@ -260,7 +260,7 @@ def test_whatever_attends_is_denied_to_attention() -> None:
     turned = [t.transpose(1, 2).contiguous() for t in (Q, K, V)]
     found |= walked(_pools(turned), [o, o.transpose(1, 2)], lambda name: "atten" in name)
     assert "aten::scaled_dot_product_attention" in found
-    assert undenied(found, module("flash_attention").DENIED) == []
+    assert undenied(found, module("flash_attention").common.DENIED) == []
 
 
 @in_full

@@ -1,0 +1,92 @@
+"""FlashSkeleton, which the chapter alone shows: lengths that the block divides, no mask."""
+
+import torch
+from torch import Tensor
+
+from graders.judge.aspects import GRADIENT, gradient, value
+from graders.judge.task import DOUBLE, SINGLE, Check, Draw, Mistake, Task
+from graders.sets.flash_attention.common import attention, keeps_lse_alone, qkv
+from graders.sets.flash_attention.flash_attention import Inner
+from graders.sets.flash_attention.flash_attention_mistakes import task as flash
+
+
+def _aligned(d: Draw, *lead: int, dtype: torch.dtype = DOUBLE, size: float = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """Return q, k and v of one shape, of length 8."""
+    q, k, v = qkv(d, 8, 8, 4, 4, lead, dtype)
+    return size * q, k, v
+
+
+# --- FlashSkeleton ----------------------------------------------------------------------------------------------------
+
+
+skeleton = Task(
+    "FlashSkeleton",
+    "FlashSkeleton.apply(q, k, v, block)",
+    reference=lambda q, k, v, block: attention(q, k, v),
+    checks=(
+        value(
+            0,
+            about="the output equals torch's, large logits too",
+            cases=lambda d: [
+                d.case("a matrix", *_aligned(d), 2, order=0),
+                d.case("two heads", *_aligned(d, 2), 4, order=0),
+                d.case("logits x 1000", *_aligned(d, 1, 2, size=1000), 2, order=0),
+                d.case("float32, logits x 50", *_aligned(d, dtype=SINGLE, size=50), 4, order=0),
+            ],
+        ),
+        gradient(
+            0,
+            about="the gradients of q, k and v equal torch's; gradcheck",
+            why="Backward computes each tile's weights again from lse, and adds up over all tiles.",
+            cases=lambda d: [
+                d.case("a matrix", *_aligned(d), 2),
+                d.case("two heads", *_aligned(d, 2), 4),
+                d.case("a batch of heads, float32", *_aligned(d, 1, 2, dtype=SINGLE), 2),
+            ],
+            gradcheck=lambda d: (*_aligned(d), 4),
+        ),
+        Check(
+            "memory",
+            0,
+            about="beside q, k, v and o only lse is kept",
+            why="Memory that grows with the square of the length is what the tiles are there to avoid.",
+            cases=lambda d: [d.case("two heads", *_aligned(d, 2), 2, watch=("trace",))],
+            looks=(*GRADIENT, keeps_lse_alone),
+        ),
+    ),
+)
+
+
+@skeleton.solution
+class SkeletonRight:
+    """As the chapter has it."""
+
+    @staticmethod
+    def apply(q, k, v, block):
+        return Inner.apply(q, k, v, False, block, block)[0]
+
+
+# --- Mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def as_in_flash(name: str, caught_by: str = "", message: str = "") -> None:
+    """Add a mistake of FlashAttention, with the check and the words that it has there where no others are given."""
+    known = next(m for m in flash.mistakes if m.name == name)
+
+    def as_skeleton(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
+        return known.operation(q, k, v, False, block, block)
+
+    skeleton.mistakes.append(Mistake(name, caught_by or known.caught_by, message or known.message, as_skeleton))
+
+
+as_in_flash(
+    "no_running_max",
+    "value",
+    "Your tiles add exp(s) without taking a running maximum away first. It is right for small logits and overflows "
+    "for large ones: exp(89) is inf in float32. Keep the maximum of each row so far, and rescale the sum and the "
+    "output when it moves.",
+)
+for name in ("missing_d", "overwritten", "saves_p"):
+    as_in_flash(name)
+
+CHAPTER = (skeleton,)

@@ -1,0 +1,420 @@
+"""Mistakes that only FlashAttention has: in backward, in what is kept for it, and in the causal mask."""
+
+import torch
+
+from graders.judge.wording import KEPT_AS_ATTRIBUTE, KEPT_OUTSIDE, NO_FUNCTION, WRITES_INTO_UPSTREAM
+from graders.judge.wrong import Wrong, changed
+from graders.sets.flash_attention.flash_attention import task
+from graders.sets.flash_attention.mistakes_of_both import one_length_for_both, whole_scores
+from graders.sets.flash_attention.parts import Parts, Run
+
+OUTSIDE: dict[str, tuple] = {}  # where two of the mistakes keep things
+
+wrong = Wrong(task, of=Parts)
+
+
+# --- Gradients --------------------------------------------------------------------------------------------------------
+
+
+@wrong.step(
+    "through_softmax",
+    "gradient",
+    "Your gradient of the scores is P * dP. Each row of P sums to 1, so raising one weight lowers the others: dS = P "
+    "* (dP - D), D = rowsum(dO * O). The gradient of v does not need it and is right.",
+)
+def missing_d(p, dp, delta):
+    return p * dp
+
+
+@wrong.step(
+    "through_softmax",
+    "gradient",
+    "You compute D from one tile, rowsum(P * dP) over its keys. The sum runs over all keys of the row, which is why "
+    "it is taken from the output: D = rowsum(dO * O).",
+)
+def d_of_the_tile(p, dp, delta):
+    return p * (dp - (p * dp).sum(-1, keepdim=True))
+
+
+@wrong.step(
+    "gradients", "gradient", "The gradients of q and k lack the factor 1 / sqrt(d): dq = scale dS k, dk = scale dS^T q."
+)
+def gradients_not_scaled(ds, p, q_i, k_j, g_i, scale):
+    return ds @ k_j, ds.mT @ q_i, p.mT @ g_i
+
+
+@wrong.step(
+    "write",
+    "gradient",
+    "Each block of queries adds to the gradients of every block of keys and values. You write them anew for each, so "
+    "only the last block of queries remains: accumulate with +=.",
+)
+def overwritten(dq_i, dk_j, dv_j, parts):
+    dq_i += parts[0]
+    dk_j.copy_(parts[1])
+    dv_j.copy_(parts[2])
+
+
+wrong.habits(
+    upstream_ignored="Your gradients do not depend on the upstream gradient, as if it were 1 everywhere. It enters "
+    "three times: in dP = dO v^T, in D, and in dv = P^T dO."
+)
+
+
+@wrong.step(
+    "lse",
+    "gradient",
+    "You save the running maximum in place of lse, so P = exp(S - m) is not divided by the sum. lse is m + log(sum).",
+)
+def lse_without_sum(m, total):
+    return m
+
+
+@wrong.step(
+    "weights",
+    "gradient",
+    "Backward takes the softmax of each tile by itself. The weights of a row sum to 1 over all keys: P = exp(S - "
+    "lse), with the lse of the whole row.",
+)
+def softmax_of_the_tile_in_backward(q_i, k_j, i, j, causal, scale, q, k, lse_i):
+    return torch.softmax(Parts.scores(q_i, k_j, i, j, causal, scale, q, k), -1)
+
+
+@wrong.backward(
+    "gradient",
+    "Backward lets the keys run to N_q. Their number is N_k; with another number of queries some gradients stay 0, "
+    "or slices are empty.",
+)
+def one_length_in_backward(ctx, g):
+    return changed(Parts, keys=one_length_for_both).backward(ctx, g)
+
+
+wrong.habits(
+    nothing_returned="Your backward returns None for everything (is a return statement missing?): nothing gets a "
+    "gradient at all."
+)
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward asks the wrong entry of ctx.needs_input_grad: it has one for each argument, in their order, q "
+    "first.",
+)
+def needs_shifted(ctx, g):
+    dq, dk, dv = Parts.backward(ctx, g)
+    _, _, k_needed, v_needed, *_ = ctx.needs_input_grad  # of Run: the parts come first
+    return dq, dk if v_needed else None, dv if k_needed else None
+
+
+@task.mistake("gradient", NO_FUNCTION)
+def no_function(q, k, v, causal, block_q, block_k):
+    return Parts.forward(q, k, v, causal, block_q, block_k)[0]
+
+
+@task.mistake(
+    "value",
+    "Your apply returns a tuple. lse is your own business: let an inner Function return (o, lse), and "
+    "FlashAttention.apply o alone.",
+)
+def returns_lse_too(q, k, v, causal, block_q, block_k):
+    return Run.apply(Parts, q, k, v, causal, block_q, block_k)
+
+
+# --- The mask ---------------------------------------------------------------------------------------------------------
+
+
+@task.mistake(
+    "causal", "You leave causal out of account: every query sees every key. With causal=True, query i sees keys j <= i."
+)
+def causal_ignored(q, k, v, causal, block_q, block_k):
+    return Parts.apply(q, k, v, False, block_q, block_k)
+
+
+@wrong.backward(
+    "causal",
+    "You mask in forward only. Backward computes P again, so it has to mask the same scores: exp(S - lse) is not 0 "
+    "for a key that the query does not see.",
+)
+def causal_in_forward_only(ctx, g):
+    ctx.rest = (False, *ctx.rest[1:])
+    return Parts.backward(ctx, g)
+
+
+@task.mistake(
+    "causal",
+    "Where N_q and N_k differ your mask is aligned at the bottom right, the last query seeing all keys. Here, as in "
+    "torch, it is aligned at the top left: query i sees keys j <= i whatever the lengths are.",
+)
+class aligned_bottom_right(Parts):
+    @staticmethod
+    def keys(q, k, i, causal, block_q, block_k):
+        return range(0, k.shape[-2], block_k)
+
+    @staticmethod
+    def hidden(i, rows, j, columns, q, k):
+        return torch.arange(j, j + columns) > torch.arange(i, i + rows)[:, None] + k.shape[-2] - q.shape[-2]
+
+
+@wrong.step(
+    "hidden",
+    "causal",
+    "You compare places within the tile. The mask is about places in the whole sequence: query i + its place, key j "
+    "+ its place.",
+)
+def places_within_the_tile(i, rows, j, columns, q, k):
+    return torch.arange(columns) > torch.arange(rows)[:, None]
+
+
+@wrong.step(
+    "hidden",
+    "causal",
+    "Your mask hides the diagonal as well. Query i sees keys j <= i, itself included; query 0 would see nothing.",
+)
+def diagonal_hidden(i, rows, j, columns, q, k):
+    return torch.arange(j, j + columns) >= torch.arange(i, i + rows)[:, None]
+
+
+@wrong.step(
+    "hidden_score",
+    "causal",
+    "You set the hidden scores to 0, and exp(0 - m) is not 0. Set them to -inf before the maximum and the exp.",
+)
+def masked_to_zero():
+    return 0.0
+
+
+@wrong.step(
+    "hidden_score",
+    "extremes",
+    "You set the hidden scores to a number such as -1e4. A row whose logits are all below it sees the hidden keys "
+    "alone. Set them to -inf.",
+)
+def masked_to_a_number():
+    return -1e4
+
+
+@wrong.step(
+    "keys",
+    "causal",
+    "You skip the tiles whose first key lies behind the first query of the block. Later queries of the block may see "
+    "them: skip a tile when its first key lies behind the last query.",
+)
+def skipped_by_first_query(q, k, i, causal, block_q, block_k):
+    return [j for j in range(0, k.shape[-2], block_k) if not causal or j <= i]
+
+
+@wrong.step(
+    "step",
+    "causal",
+    "A row of a tile of which nothing is seen gives nan: its own maximum is -inf, and -inf - -inf is nan, in a "
+    "softmax too. Use the running maximum, which is finite from key 0 on (each query sees it), or a tile's logsumexp "
+    "with masked weights.",
+)
+def hidden_row_is_nan(m, total, acc, s, v_j):
+    here = s.amax(-1, keepdim=True)
+    new, p = torch.maximum(m, here), torch.exp(s - here)
+    old, weight = torch.exp(m - new), torch.exp(here - new)
+    return new, old * total + weight * p.sum(-1, keepdim=True), old * acc + weight * (p @ v_j)
+
+
+@wrong.step(
+    "weights",
+    "extremes",
+    "In backward you mask after the exp, by a product with 0 or False. For a hidden key exp(S - lse) may be "
+    "infinite, and infinity times 0 is nan. Set the scores to -inf before the exp, as in forward, or choose with "
+    "torch.where.",
+)
+def masked_by_a_product(q_i, k_j, i, j, causal, scale, q, k, lse_i):
+    p = Parts.weights(q_i, k_j, i, j, False, scale, q, k, lse_i)
+    return p * ~Parts.hidden(i, p.shape[-2], j, p.shape[-1], q, k) if causal else p
+
+
+# --- dtypes -----------------------------------------------------------------------------------------------------------
+
+
+@wrong.step(
+    "sums",
+    "extremes",
+    "You add up the gradients in float16 or bfloat16. Each tile adds to them, and a sum in bfloat16 has 8 bits: "
+    "small parts are lost. Accumulate in float32, and convert once at the end.",
+)
+def gradients_added_in_halves(dtype, wide):
+    return dtype
+
+
+@wrong.step(
+    "save",
+    "extremes",
+    "You save lse in the dtype of the input. In bfloat16 numbers near 90 lie half a unit apart, so P = exp(S - lse) "
+    "is off by up to a quarter. Keep lse in float32.",
+)
+def lse_in_halves(ctx, q, k, v, o, lse):
+    ctx.save_for_backward(q, k, v, o, lse.to(q.dtype))
+
+
+# --- Memory -----------------------------------------------------------------------------------------------------------
+
+
+@task.mistake(
+    "memory",
+    "Values and gradients are right, but the N_q x N_k matrix P stays in memory until backward. Save q, k, v, o and "
+    "lse, and compute each tile of P again from them: P = exp(S - lse).",
+)
+class saves_p(Parts):
+    forward = staticmethod(whole_scores)
+
+    @staticmethod
+    def save(ctx, q, k, v, o, lse):
+        wide = Parts.wide(q.dtype)
+        s = Parts.scores(q.to(wide), k.to(wide), 0, 0, ctx.rest[0], Parts.scale(q, v), q, k)
+        ctx.save_for_backward(q, k, v, torch.exp(s - lse))
+
+    @staticmethod
+    def backward(ctx, g):
+        *qkv, p = ctx.saved_tensors
+        (q, k, v), g = (t.to(p.dtype) for t in qkv), g.to(p.dtype)
+        dp = g @ v.mT
+        ds = Parts.scale(q, v) * p * (dp - (p * dp).sum(-1, keepdim=True))
+        return tuple(d.to(t.dtype) for d, t in zip((ds @ k, ds.mT @ q, p.mT @ g), qkv, strict=True))
+
+
+@wrong.backward(
+    "memory",
+    "Forward works in tiles, but backward computes all of P at once, N_q x N_k numbers. Compute it tile by tile "
+    "there as well.",
+)
+def scores_in_backward(ctx, g):
+    ctx.rest = (ctx.rest[0], 10**6, 10**6)
+    return Parts.backward(ctx, g)
+
+
+@wrong.backward(
+    "memory",
+    "Backward collects something of every tile in a list, P or dS or what each adds to a gradient. All together grow "
+    "with the product of the lengths: add each tile's share to dq, dk and dv, and let it go.",
+)
+def tiles_collected_in_backward(ctx, g):
+    held = []
+
+    def through_softmax(p, dp, delta):
+        held.append(p)
+        return Parts.through_softmax(p, dp, delta)
+
+    return changed(Parts, through_softmax=through_softmax).backward(ctx, g)
+
+
+@wrong.step(
+    "hidden",
+    "memory",
+    "You make the causal mask as a whole, N_q x N_k, and cut tiles out of it. Compare the places of one tile: two "
+    "torch.arange.",
+)
+def whole_mask(i, rows, j, columns, q, k):
+    mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+    return mask[i : i + rows, j : j + columns]
+
+
+@wrong.step(
+    "save",
+    "memory",
+    "You keep the tiles of P for backward (in a list, or on ctx). Together they are the N_q x N_k matrix: compute "
+    "each again from q, k and lse.",
+)
+def tiles_kept_for_backward(ctx, q, k, v, o, lse):
+    causal, block_q, block_k = ctx.rest
+    wide, scale = Parts.wide(q.dtype), Parts.scale(q, v)
+    ctx.save_for_backward(q, k, v, o, lse)
+    ctx.tiles = []
+    for i in range(0, q.shape[-2], block_q):
+        q_i, lse_i = (t[..., i : i + block_q, :].to(wide) for t in (q, lse))
+        for j in Parts.keys(q, k, i, causal, block_q, block_k):
+            k_j = k[..., j : j + block_k, :].to(wide)
+            ctx.tiles.append(Parts.weights(q_i, k_j, i, j, causal, scale, q, k, lse_i))
+
+
+@wrong.step(
+    "save",
+    "memory",
+    "You keep more for backward than q, k, v, o and one number a row: the maximum and the sum by themselves, or "
+    "numbers that backward can find again (D, a mask, scaled copies). m + log(sum) is enough.",
+)
+def saves_max_and_sum(ctx, q, k, v, o, lse):
+    ctx.save_for_backward(q, k, v, o, lse, lse.clone(), lse.clone())
+
+
+@wrong.step(
+    "save",
+    "memory",
+    "For float16 and bfloat16 you keep copies in float32, twice the memory. Save the tensors as they came, and "
+    "convert tiles in backward.",
+)
+def saves_float32_copies(ctx, q, k, v, o, lse):
+    wide = Parts.wide(q.dtype)
+    ctx.save_for_backward(q.to(wide), k.to(wide), v.to(wide), o, lse)
+
+
+@wrong.backward(
+    "memory",
+    "Your backward asks torch.autograd for the gradient, of a tile or of all of them (of which autograd then keeps "
+    "the whole matrix, and more). The task is to write the vector-Jacobian product yourself.",
+)
+def autograd_in_backward(ctx, g):
+    q, k, v, *_ = ctx.saved_tensors
+    with torch.enable_grad():
+        again = [t.detach().requires_grad_() for t in (q, k, v)]
+        return torch.autograd.grad(Parts.forward(*again, *ctx.rest)[0], again, g)
+
+
+# --- What belongs to others -------------------------------------------------------------------------------------------
+
+
+@task.mistake(
+    "contract",
+    KEPT_AS_ATTRIBUTE.replace(" x ", " tensors ")
+    .replace("when x is", "when one is")
+    .replace("an attribute", "attributes"),
+)
+class kept_as_attribute(Parts):
+    @staticmethod
+    def save(ctx, q, k, v, o, lse):
+        ctx.kept = q, k, v, o.clone(), lse
+
+    @staticmethod
+    def saved(ctx):
+        return ctx.kept
+
+
+@task.mistake(
+    "contract",
+    "You keep causal or the block sizes outside ctx (on the class, or in a global): a second call puts its own "
+    "there, and the first one's backward goes by them. What is no tensor is kept on ctx.",
+)
+class flags_outside_ctx(Parts):
+    @staticmethod
+    def save(ctx, q, k, v, o, lse):
+        ctx.save_for_backward(q, k, v, o, lse)
+        OUTSIDE["rest"] = tuple(ctx.rest)
+
+    @staticmethod
+    def saved(ctx):
+        ctx.rest = OUTSIDE["rest"]
+        return ctx.saved_tensors
+
+
+@task.mistake("contract", KEPT_OUTSIDE)
+class kept_outside_ctx(Parts):
+    @staticmethod
+    def save(ctx, q, k, v, o, lse):
+        ctx.save_for_backward(q, k, v, o)
+        OUTSIDE["lse"] = (lse,)
+
+    @staticmethod
+    def saved(ctx):
+        return *ctx.saved_tensors, *OUTSIDE["lse"]
+
+
+@wrong.backward("contract", WRITES_INTO_UPSTREAM)
+def writes_into_upstream(ctx, g):
+    grads = Parts.backward(ctx, g)
+    g.mul_(ctx.saved_tensors[3])
+    return grads

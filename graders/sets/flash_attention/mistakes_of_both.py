@@ -1,0 +1,431 @@
+"""Mistakes that can be made in tiled_attention, and some of them in FlashAttention as well."""
+
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F
+
+from graders.judge.task import Mistake
+from graders.judge.wording import FLOAT32, FLOAT32_AND_BACK, VIEW_NEEDED
+from graders.judge.wrong import changed
+from graders.sets.flash_attention.common import attention
+from graders.sets.flash_attention.flash_attention import task as flash
+from graders.sets.flash_attention.parts import Parts
+from graders.sets.flash_attention.tiled_attention import task as tiled
+
+
+class Undivided(Parts):
+    """For steps that divide by themselves: the output is what they have added up."""
+
+    @staticmethod
+    def finish(acc, total, dtype):
+        return acc
+
+
+def both(step: str, caught_by: str, message: str, in_flash: str = "", of: type[Parts] = Parts) -> Callable:
+    """Decorate another version of one step of `Parts`: a mistake in tiled_attention.
+
+    Args:
+        step: the step's name.
+        caught_by: the check of tiled_attention that must catch it.
+        message: what its author hears.
+        in_flash: the check of FlashAttention; "": there the mistake is not listed.
+        of: the steps of which it changes one.
+    """
+
+    def add(act: Callable) -> Callable:
+        spoiled = changed(of, **{step: act})
+        tiled.mistakes.append(Mistake(act.__name__, caught_by, message, spoiled.tiled))
+        if in_flash:
+            flash.mistakes.append(Mistake(act.__name__, in_flash, message, spoiled.apply))
+        return act
+
+    return add
+
+
+# --- The running maximum ----------------------------------------------------------------------------------------------
+
+
+@both(
+    "maximum",
+    "extremes",
+    "Your tiles add exp(s) without taking a maximum away first: right for small logits, infinite above 709 (in "
+    "float32 above 88). Keep the maximum of each row so far, and rescale the sum and the output when it moves.",
+    in_flash="extremes",
+)
+def no_running_max(m, s):
+    return torch.zeros_like(m)
+
+
+@both(
+    "start",
+    "extremes",
+    "Your running maximum starts at 0. For a row whose logits are all far below 0 it stays there, every exp(s - m) "
+    "becomes 0, and the row ends as 0 / 0. Start at -inf: exp(-inf - m) is 0.",
+)
+def max_started_at_zero():
+    return 0.0
+
+
+@both(
+    "start",
+    "extremes",
+    "Your running maximum starts at a number such as -1e4. A row whose logits are all below it loses every term and "
+    "ends as 0 / 0. Start at -inf.",
+)
+def max_started_at_a_number():
+    return -1e4
+
+
+@both(
+    "maximum",
+    "extremes",
+    "You take the maximum of the tile at hand for the running maximum. When that is smaller than the one before, "
+    "exp(m_old - m_new) overflows. The maximum may only rise: torch.maximum(m, the tile's).",
+)
+def max_of_the_tile(m, s):
+    return s.amax(-1, keepdim=True)
+
+
+@both(
+    "maximum",
+    "extremes",
+    "You take the maximum of the first tile and keep it. A later tile with larger logits overflows: update the "
+    "maximum with every tile, and rescale what was summed so far.",
+)
+def max_of_the_first_tile(m, s):
+    return torch.where(m == -torch.inf, s.amax(-1, keepdim=True), m)
+
+
+@both(
+    "maximum",
+    "extremes",
+    "You use one maximum for all rows of a tile. A row whose logits lie far below it loses every term and ends as 0 "
+    "/ 0. The maximum belongs to the row: amax(-1, keepdim=True).",
+)
+def one_max_for_all_rows(m, s):
+    return torch.maximum(m, s.amax().expand_as(m))
+
+
+# --- The sums ---------------------------------------------------------------------------------------------------------
+
+
+@both(
+    "rescaled",
+    "value",
+    "You do not rescale the old sum. When the maximum rises from m to m_new, all that was summed so far is too large "
+    "by the factor exp(m_new - m): multiply it by exp(m - m_new) before you add.",
+)
+def sum_not_rescaled(shrink, total, acc):
+    return total, shrink * acc
+
+
+@both(
+    "rescaled",
+    "value",
+    "You rescale the sum, and not the output. The output summed so far has the old maximum in it as well: multiply "
+    "it by exp(m - m_new), too.",
+)
+def output_not_rescaled(shrink, total, acc):
+    return shrink * total, acc
+
+
+@both(
+    "rescaled",
+    "value",
+    "You rescale nothing when the maximum rises: the sum and the output have terms of different maxima. Multiply "
+    "both by exp(m - m_new) before you add.",
+)
+def nothing_rescaled(shrink, total, acc):
+    return total, acc
+
+
+@both(
+    "step",
+    "value",
+    "You divide the output by the sum after each tile, and go on adding to the quotient as if it were the sum of p "
+    "v. Divide once, after the last tile (or multiply by the old sum before you add).",
+    of=Undivided,
+)
+def divided_in_each_tile(m, total, acc, s, v_j):
+    m, total, acc = Parts.step(m, total, acc, s, v_j)
+    return m, total, acc / total
+
+
+@both(
+    "step",
+    "value",
+    "You take the softmax of each tile by itself and add the results. The weights of a row sum to 1 over all keys, "
+    "not over each tile: that needs the running maximum and the running sum.",
+    of=Undivided,
+)
+def softmax_of_each_tile(m, total, acc, s, v_j):
+    m, total, _ = Parts.step(m, total, acc, s, v_j)
+    return m, total, acc + torch.softmax(s, -1) @ v_j
+
+
+# --- Scale, lengths and shapes ----------------------------------------------------------------------------------------
+
+
+@both(
+    "scale",
+    "value",
+    "You do not scale the scores. They are q k^T / sqrt(d), d the last dimension of q.",
+    in_flash="value",
+)
+def scale_missing(q, v):
+    return 1.0
+
+
+@both("scale", "value", "You divide the scores by d. It is the square root of d, the last dimension of q.")
+def scale_without_root(q, v):
+    return 1 / q.shape[-1]
+
+
+@both(
+    "scale",
+    "value",
+    "You scale the scores by the last dimension of v. It is that of q and k that counts, 1 / sqrt(d): over d they "
+    "are summed.",
+)
+def scale_of_v(q, v):
+    return v.shape[-1] ** -0.5
+
+
+@both(
+    "keys",
+    "value",
+    "You leave out the last tile where the block does not divide the number of keys, so those keys count for "
+    "nothing. Let the loop run to N_k: range(0, N_k, block); slices end where the tensor ends.",
+    in_flash="value",
+)
+def ragged_tail_dropped(q, k, i, causal, block_q, block_k):
+    n = k.shape[-2]
+    whole = range(0, n - n % block_k if n > block_k else n, block_k)
+    return [j for j in whole if not causal or j < i + block_q]
+
+
+@both(
+    "forward",
+    "value",
+    "You fill the last tile up with zeros, and the padded keys take part in the softmax with a logit of 0. Let the "
+    "last tile be smaller, or set those scores to -inf.",
+)
+def padded_keys_count(q, k, v, causal, block_q, block_k):
+    pad = (0, 0, 0, -k.shape[-2] % block_k)
+    return Parts.forward(q, F.pad(k, pad), F.pad(v, pad), causal, block_q, block_k)
+
+
+@both(
+    "forward",
+    "value",
+    "You refuse lengths that the block does not divide. Here they are part of the task: the last tile is smaller, "
+    "which slices and split give you for nothing.",
+)
+def block_must_divide(q, k, v, causal, block_q, block_k):
+    if q.shape[-2] % block_q or k.shape[-2] % block_k:
+        raise ValueError("the blocks do not divide the lengths")
+    return Parts.forward(q, k, v, causal, block_q, block_k)
+
+
+@both(
+    "keys",
+    "value",
+    "You use one length for queries and keys: your loop over the keys ends at N_q. Keys beyond it count for nothing, "
+    "and with fewer keys you slice past their end. Take N_k from k.",
+)
+def one_length_for_both(q, k, i, causal, block_q, block_k):
+    return range(0, min(q.shape[-2], i + block_q) if causal else q.shape[-2], block_k)
+
+
+@both(
+    "result",
+    "value",
+    "Your output has the last dimension of q. It is d_v, the last dimension of v: the rows of the output are means "
+    "of rows of v.",
+)
+def output_like_q(q, v):
+    return torch.zeros_like(q)
+
+
+@both(
+    "forward",
+    "value",
+    "Your code takes the shape of q apart into batch, heads, length and d. The leading dimensions may be any number, "
+    "none too: count from the end, q.shape[-2] and q[..., i:j, :].",
+)
+def four_dimensions_only(q, k, v, causal, block_q, block_k):
+    _, _, _, _ = q.shape
+    return Parts.forward(q, k, v, causal, block_q, block_k)
+
+
+@both(
+    "product",
+    "value",
+    "You swap axes by numbers that count from the front (transpose(1, 2), or .t()), which suits one number of "
+    "leading dimensions alone. k.transpose(-2, -1), or k.mT, suits all.",
+)
+def axes_from_the_front(q_i, k_j, scale, dtype):
+    return scale * (q_i @ k_j.transpose(1, 2))
+
+
+# --- dtypes -----------------------------------------------------------------------------------------------------------
+
+
+@both("forward", "value", FLOAT32)
+def float32_inside(q, k, v, causal, block_q, block_k):
+    return Parts.forward(q.float(), k.float(), v.float(), causal, block_q, block_k)
+
+
+@both("wide", "value", FLOAT32_AND_BACK)
+def float32_and_back(dtype):
+    return torch.float32
+
+
+@both(
+    "kept",
+    "extremes",
+    "In bfloat16 and float16 you add up in the dtype of the input. A sum in bfloat16 has 8 bits: 1 + 0.003 is 1, and "
+    "a long row loses most of its keys. Keep maximum, sum and output in float32, and round once at the end.",
+    in_flash="extremes",
+)
+def low_precision_sums(m, total, acc, dtype):
+    return tuple(t.to(dtype).to(t.dtype) for t in (m, total, acc))
+
+
+@both(
+    "kept",
+    "extremes",
+    "You keep the sum in float32, but add up the output in the dtype of the input. In bfloat16 small parts of it are "
+    "lost: keep the output in float32 as well, and round once at the end.",
+)
+def low_precision_output(m, total, acc, dtype):
+    return m, total, acc.to(dtype).to(acc.dtype)
+
+
+@both(
+    "finish",
+    "value",
+    "You add a small number to the sum before you divide by it. The sum is never 0, since the largest key of a row "
+    "adds exp(0) = 1; leave it out.",
+)
+def epsilon_added(acc, total, dtype):
+    return acc / (total + 1e-6)
+
+
+@both(
+    "product",
+    "extremes",
+    "You multiply q and k in float16 or bfloat16. The product is rounded to that dtype: beyond 65504 it is infinite, "
+    "and in bfloat16 logits near 90 lie half a unit apart. Convert the tiles to float32 first.",
+    in_flash="extremes",
+)
+def low_precision_scores(q_i, k_j, scale, dtype):
+    return (scale * (q_i.to(dtype) @ k_j.to(dtype).mT)).to(q_i.dtype)
+
+
+@both(
+    "product",
+    "extremes",
+    "You multiply q by the scale in float16 or bfloat16, before you convert. The product is rounded, and where q k^T "
+    "is a difference of large numbers the scores are others. Convert first, then scale.",
+)
+def scaled_before_converting(q_i, k_j, scale, dtype):
+    return (q_i.to(dtype) * scale).to(q_i.dtype) @ k_j.mT
+
+
+@both(
+    "finish",
+    "extremes",
+    "You round the output and the sum to the input's dtype before you divide. In float16 a sum of values above 65504 "
+    "is infinite, though their mean is not. Divide in float32, and round the quotient.",
+)
+def rounded_before_dividing(acc, total, dtype):
+    return acc.to(dtype) / total.to(dtype)
+
+
+@both("forward", "value", VIEW_NEEDED)
+def view_needed(q, k, v, causal, block_q, block_k):
+    flat = [t.view(-1, *t.shape[-2:]) for t in (q, k, v)]
+    return tuple(t.view(*q.shape[:-1], -1) for t in Parts.forward(*flat, causal, block_q, block_k))
+
+
+# --- Memory -----------------------------------------------------------------------------------------------------------
+
+
+@both(
+    "forward",
+    "memory",
+    "Your numbers are right, but you compute the scores of all queries with all keys at once: N_q x N_k of them, as "
+    "plain attention does. Compute them tile by tile.",
+    in_flash="memory",
+)
+def whole_scores(q, k, v, causal, block_q, block_k):
+    wide = Parts.wide(q.dtype)
+    s = Parts.scores(q.to(wide), k.to(wide), 0, 0, causal, Parts.scale(q, v), q, k)
+    lse = s.logsumexp(-1, keepdim=True)
+    return (torch.exp(s - lse) @ v.to(wide)).to(q.dtype), lse
+
+
+@both(
+    "forward",
+    "memory",
+    "Your numbers are right, but only the queries come in blocks: each block's scores with all keys are in memory at "
+    "once. The keys come in blocks as well, which is what the running maximum and sum are for.",
+    in_flash="memory",
+)
+def rows_of_scores(q, k, v, causal, block_q, block_k):
+    wide, scale, outs, lses = Parts.wide(q.dtype), Parts.scale(q, v), [], []
+    for i in range(0, q.shape[-2], block_q):
+        s = Parts.scores(q[..., i : i + block_q, :].to(wide), k.to(wide), i, 0, causal, scale, q, k)
+        outs.append((torch.softmax(s, -1) @ v.to(wide)).to(q.dtype))
+        lses.append(s.logsumexp(-1, keepdim=True))
+    return torch.cat(outs, -2), torch.cat(lses, -2)
+
+
+@both(
+    "forward",
+    "memory",
+    "Your numbers are right, but you collect something of every tile in a list: its scores, its weights, or its "
+    "share of the output. All together grow with the product of the lengths. Use each tile for the running maximum, "
+    "sum and output, and let it go.",
+    in_flash="memory",
+)
+def tiles_collected(q, k, v, causal, block_q, block_k):
+    wide, scale = Parts.wide(q.dtype), Parts.scale(q, v)
+    o, lse, tiles = Parts.result(q, v), torch.empty(*q.shape[:-1], 1, dtype=wide), {}
+    for i in range(0, q.shape[-2], block_q):
+        for j in Parts.keys(q, k, i, causal, block_q, block_k):
+            q_i, k_j = q[..., i : i + block_q, :].to(wide), k[..., j : j + block_k, :].to(wide)
+            tiles[i, j] = Parts.scores(q_i, k_j, i, j, causal, scale, q, k)
+    for i in range(0, q.shape[-2], block_q):
+        row = {j: s for (at, j), s in tiles.items() if at == i}
+        most = torch.stack([s.amax(-1) for s in row.values()]).amax(0).unsqueeze(-1)
+        total = sum(torch.exp(s - most).sum(-1, keepdim=True) for s in row.values())
+        o[..., i : i + block_q, :] = sum(
+            torch.exp(s - most) @ v[..., j : j + block_k, :].to(wide) / total for j, s in row.items()
+        )
+        lse[..., i : i + block_q, :] = most + total.log()
+    return o, lse
+
+
+@both(
+    "forward",
+    "memory",
+    "You call torch's scaled_dot_product_attention. The task is to write what it does, tile by tile.",
+    in_flash="memory",
+)
+def calls_torch_s(q, k, v, causal, block_q, block_k):
+    _, lse = Parts.forward(q, k, v, causal, block_q, block_k)
+    return attention(q, k, v, causal), lse
+
+
+@both(
+    "forward",
+    "memory",
+    "You scale q in place (q *= ..., mul_): the caller's tensor is changed. Multiply into a new tensor: q * scale.",
+)
+def scales_q_in_place(q, k, v, causal, block_q, block_k):
+    o, lse = Parts.forward(q, k, v, causal, block_q, block_k)
+    q.mul_(q.shape[-1] ** -0.5)
+    return o, lse
