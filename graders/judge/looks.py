@@ -303,7 +303,7 @@ def counts(**most: int) -> Look:
     def counts(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
         for name, limit in most.items():
             if (seen := dict(yours.tally).get(name, 0)) > limit:
-                text = f"Too much work: {seen} {name.replace('_', ' ')}, where {limit} are plenty whatever the size."
+                text = f"Too much work: {seen} {name.replace('_', ' ')}; {limit} are enough for any size."
                 return _found("counts", call, case, text, yours=seen, expected=f"at most {limit}")
         return None
 

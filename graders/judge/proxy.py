@@ -35,7 +35,7 @@ class Proxy:
 
     def __getattr__(self, name: str) -> "Proxy":
         if name.startswith("_"):
-            raise AttributeError(f"{self._path}.{name} is not to be had")
+            raise AttributeError(f"{self._path}.{name} is not available")
         return Proxy(f"{self._path}.{name}", self._desk)
 
     def __call__(self, *args: object, **keywords: object) -> object:
@@ -53,7 +53,7 @@ class Proxy:
         return answer["value"]
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self._path} is the student's: its truth is not to be had, call it")
+        raise TypeError(f"{self._path} is the student's and has no truth value; call it instead")
 
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __ne__ = __len__ = __iter__ = None  # type: ignore[assignment] # it has none
     __hash__ = object.__hash__

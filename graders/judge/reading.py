@@ -105,7 +105,7 @@ class Use:
     @property
     def sentence(self) -> str:
         """What a message says of it."""
-        return f"Yours {self.what}" + (f" in line {self.line} of its cell." if self.line else ".") + self.why
+        return f"Your solution {self.what}" + (f" (line {self.line} of its cell)." if self.line else ".") + self.why
 
     @property
     def evidence(self) -> dict[str, str]:
@@ -146,7 +146,7 @@ def forbidden(source: str, answer: str, forbids: Forbids) -> Use | None:
 def _reached(book: "_Book", answer: str, forbids: Forbids) -> Use | None:
     """The first forbidden thing in the code that the answer reaches."""
     if answer not in book.bindings:
-        return Use(f"is nowhere to be seen: no cell defines {answer}")
+        return Use(f"cannot be found: no cell defines {answer}")
     reader, done, todo = _Reader(book, forbids), {answer}, [answer]
     while todo:
         name = todo.pop(0)

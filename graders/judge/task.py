@@ -23,7 +23,7 @@ from graders.judge.reading import forbidden
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
 NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends with why the check matters
-# what torch's gradcheck raises, also of numbers that fit nothing
+# what torch's gradcheck raises, including for results of the wrong type or shape
 REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, AttributeError)
 W = TypeVar("W", bound=type[Any] | Callable[..., Any])  # a class with ``apply``, or a function
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
@@ -283,7 +283,7 @@ class Task:
         try:
             return self._judge(self.check(name), operation, seed)
         except WireError as error:
-            message = f"What came back from your code was damaged, so nothing can be said of it: {error}."
+            message = f"Your code's reply was corrupted, so it could not be graded: {error}."
             return Verdict(self.name, name, self.check(name).points, 0.0, message)
 
     def _judge(self, check: Check, operation: Operation, seed: int) -> Verdict:
@@ -360,7 +360,7 @@ class Task:
     def _find(self, check: Check, cases: list[Case], yours: list[Record], expected: list[Record]) -> Finding | None:
         finding = first_finding(check.looks, self.call, list(zip(cases, yours, expected, strict=True)))
         if finding and self.forbids and (operator := finding.evidence.get("ran")):
-            return replace(finding, message=f"{self.forbids.says} Yours runs {operator}.")
+            return replace(finding, message=f"{self.forbids.says} Your solution runs {operator}.")
         return finding
 
     def _gradcheck(self, check: Check, operation: Operation, seed: int) -> Finding | None:
