@@ -32,7 +32,7 @@ class Bench:
         self._given = {name: source for source in given for name in _bound(source)}
 
     def run(self, source: str, desk: Desk) -> list[NotebookNode]:
-        """Run a grade cell: what it prints, then its last expression's value or its error.
+        """Run a grade cell; return what it prints, then its last expression's value or its error.
 
         Raises:
             KernelGone, OutOfTime, SandboxError, NoMemory: `desk` did; what else is raised ends in the outputs.
@@ -101,13 +101,13 @@ def _tables(source: str) -> list[symtable.SymbolTable]:
 
 
 def _bound(source: str) -> set[str]:
-    """The names that a cell binds."""
+    """Return the names that a cell binds."""
     tables = _tables(source)
     return {s.get_name() for s in tables[0].get_symbols() if s.is_assigned() or s.is_imported()} if tables else set()
 
 
 def _free(source: str) -> set[str]:
-    """The names that a cell takes from outside."""
+    """Return the names that a cell takes from outside."""
     used = {
         s.get_name()
         for table in _tables(source)

@@ -33,7 +33,7 @@ def main() -> None:
 def run(
     file: str, name: str, offer: str, sources: list[str], seed: int, limit: float, total: float
 ) -> list[dict[str, Any]]:
-    """What the test file says of each class; the first that runs out of time ends the list.
+    """Return what the test file says of each class; the first that runs out of time ends the list.
 
     Args:
         file: the test file's text.
@@ -61,7 +61,7 @@ def run(
 
 
 def _watch(limit: float, *args: object) -> dict[str, Any]:
-    """One run in a child; it and all that it started are dead afterwards."""
+    """Run the file once in a child; it and all that it started are dead afterwards."""
     ear, mouth = FORK.Pipe(duplex=False)
     child = FORK.Process(target=_child, args=(mouth, *args))
     child.start()
@@ -85,7 +85,7 @@ def _watch(limit: float, *args: object) -> dict[str, Any]:
 
 
 def _child(mouth: connection.Connection, file: str, name: str, offer: str, source: str, seed: int) -> None:
-    """Run the file's tests in their order until one fails; tell which one runs, and how it ends."""
+    """Run the file's tests in their order until one fails; say which one runs, and how it ends."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

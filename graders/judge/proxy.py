@@ -39,7 +39,7 @@ class Proxy:
         return Proxy(f"{self._path}.{name}", self._desk)
 
     def __call__(self, *args: object, **keywords: object) -> object:
-        """Call it over there, with tensors, numbers, strings, None and lists, tuples and dicts of these.
+        """Call it in the kernel, with tensors, numbers, strings, None and lists, tuples and dicts of these.
 
         Where a tensor requires a gradient the result is differentiable to any order, by asking again.
         """
@@ -82,7 +82,7 @@ DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)  # set while a 
 
 
 def operation(proxy: Proxy) -> Operation:
-    """The proxy as what `graders.judge.task` judges."""
+    """Return the proxy as what `graders.judge.task` judges."""
     found = Operation(lambda message: proxy._desk.ask(proxy._path, message))
     found.source = proxy._desk.source
     return found

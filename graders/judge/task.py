@@ -30,7 +30,7 @@ FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is reco
 
 
 def operators(names: str) -> tuple[str, ...]:
-    """Operators for `Case.deny`, with their in-place forms and backwards as far as torch has them.
+    """Return operators for `Case.deny`, with their in-place forms and backwards as far as torch has them.
 
     Args:
         names: separated by spaces, without the ``aten::``.
@@ -55,7 +55,7 @@ MASKS = operators(  # torch's own backwards of what is linear in pieces: with th
 
 @cache
 def _known_to_torch(name: str) -> None:
-    """Whether a case can deny this.
+    """Check that a case can deny this.
 
     Raises:
         ValueError: there is no such operator, or no such Python function, or the observer needs it itself.
@@ -84,21 +84,21 @@ class Draw:
         self.random = torch.Generator().manual_seed(seed)
 
     def normal(self, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
-        """Standard normal numbers."""
+        """Draw standard normal numbers."""
         return torch.randn(shape, generator=self.random, dtype=DOUBLE).to(dtype)
 
     def between(self, low: float, high: float, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
-        """Uniform numbers."""
+        """Draw uniform numbers."""
         return (low + (high - low) * torch.rand(shape, generator=self.random, dtype=DOUBLE)).to(dtype)
 
     def sides(self, *shape: int, away: float = 0.1, reach: float = 2.0, dtype: torch.dtype = DOUBLE) -> Tensor:
-        """Numbers of both signs in turn, at least `away` from 0."""
+        """Draw numbers of both signs in turn, at least `away` from 0."""
         size = self.between(away, reach, *shape)
         signs = 1.0 - 2.0 * (torch.arange(size.numel()) % 2).double()
         return (size * signs.reshape(shape)).to(dtype)
 
     def scales(self, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
-        """Numbers of both signs in turn and of every size from 1e-6 to 1000."""
+        """Draw numbers of both signs in turn and of every size from 1e-6 to 1000."""
         return self.sides(*shape, away=1, reach=1, dtype=dtype) * 10 ** self.between(-6, 3, *shape, dtype=dtype)
 
     def case(
@@ -116,7 +116,7 @@ class Draw:
         how: str = "grad",
         within: str = "",
     ) -> Case:
-        """A case whose floating arguments require gradients.
+        """Make a case whose floating arguments require gradients.
 
         Args:
             order: 0: forward; 1: and backward; 2: and backward of backward.
@@ -147,7 +147,7 @@ class Draw:
         return self.normal(*output.shape, dtype=output.dtype)
 
     def forms(self, sample: Callable[..., Tensor], *rest: object, order: int = 1) -> list[Case]:
-        """An elementwise operation's input in every dtype, shape and layout.
+        """Make cases of an elementwise operation's input in every dtype, shape and layout.
 
         Args:
             sample: called with a shape and a dtype.
@@ -255,7 +255,7 @@ class Task:
         return sum(c.points for c in self.checks)
 
     def mistake(self, caught_by: str, message: str) -> Callable[[W], W]:
-        """Decorator: a wrong solution. Its name is the mistake's, a Function's ``apply`` is the operation."""
+        """Decorate a wrong solution. Its name is the mistake's, a Function's ``apply`` is the operation."""
 
         def add(wrong: W) -> W:
             self.mistakes.append(Mistake(wrong.__name__, caught_by, message, _operation(wrong)))
@@ -264,12 +264,12 @@ class Task:
         return add
 
     def solution(self, right: W) -> W:
-        """Decorator: a right solution, kept for the tests."""
+        """Decorate a right solution, kept for the tests."""
         self.solutions[right.__name__] = _operation(right)
         return right
 
     def check(self, name: str) -> Check:
-        """The check of that name."""
+        """Return the check of that name."""
         return next(c for c in self.checks if c.name == name)
 
     def judge(self, name: str, operation: Operation, seed: int = 0) -> Verdict:
@@ -311,13 +311,13 @@ class Task:
         )
 
     def find(self, check: Check, operation: Operation, seed: int) -> Finding | None:
-        """What the check finds wrong first; None: nothing."""
+        """Return what the check finds wrong first, or None."""
         cases, expected = self._expected(check, seed)
         finding = self._find(check, cases, operation.observe(cases), expected)
         return finding or self._gradcheck(check, operation, seed) or self._source(check, cases, operation.source)
 
     def _source(self, check: Check, cases: list[Case], source: str | None) -> Finding | None:
-        """What the text of the submission shows of what the check forbids."""
+        """Return what the text of the submission shows of what the check forbids."""
         if source is None:
             return None
         if self.forbids and (allowed in check.looks or any(c.deny for c in cases)):
@@ -334,25 +334,25 @@ class Task:
 
     @cache  # noqa: B019 (a task lives as long as the program)
     def _expected(self, check: Check, seed: int) -> tuple[list[Case], list[Record]]:
-        """The cases of a check and the reference's records of them."""
+        """Return the cases of a check and the reference's records of them."""
         cases = check.cases(self._draw(check, seed))
         return cases, local(self.reference).observe(cases)
 
     @cache  # noqa: B019
     def _record(self, mistake: Mistake, check: Check, seed: int, place: int) -> Record:
-        """A mistake's record of one case."""
+        """Return a mistake's record of one case."""
         return local(mistake.operation).observe([self._expected(check, seed)[0][place]])[0]
 
     def _known(self, mistake: Mistake, check: Check, seed: int) -> list[Record]:
-        """A mistake's records of all cases of a check."""
+        """Return a mistake's records of all cases of a check."""
         return [self._record(mistake, check, seed, i) for i in range(len(self._expected(check, seed)[0]))]
 
     def _fits(self, mistake: Mistake, check: Check, seed: int, yours: list[Record], looks: Collection[str]) -> bool:
-        """Whether a mistake behaves as these records say; most part after a case or two."""
+        """Return whether a mistake behaves as these records say; most differ after a case or two."""
         return all(same_behaviour(r, self._record(mistake, check, seed, i), looks) for i, r in enumerate(yours))
 
     def _loses_by(self, mistake: Mistake, check: Check, seed: int) -> str:
-        """The look that finds fault with a mistake, gradcheck apart; "": none."""
+        """Return the look that finds fault with a mistake, gradcheck apart; "" for none."""
         cases, expected = self._expected(check, seed)
         finding = self._find(check, cases, self._known(mistake, check, seed), expected)
         return finding.look if finding else ""
@@ -381,13 +381,13 @@ class Task:
 
     @cache  # noqa: B019
     def _rehearsal(self, check: Check, seed: int) -> list[bytes]:
-        """What gradcheck asks, found out on the reference."""
+        """Return what gradcheck asks, found out on the reference."""
         reference = local(self.reference)
         self._run_gradcheck(check, reference, seed)
         return reference.asked
 
     def _run_gradcheck(self, check: Check, operation: Operation, seed: int) -> None:
-        """Torch's gradcheck of the operation, or, at order 2, of its vector-Jacobian product: that is gradgradcheck."""
+        """Run torch's gradcheck of the operation, or at order 2 of its vector-Jacobian product: gradgradcheck."""
         assert check.gradcheck is not None  # it is asked for
         args = [
             a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
@@ -402,7 +402,7 @@ class Task:
             torch.autograd.gradcheck(function, args, fast_mode=True, check_undefined_grad=False)
 
     def _recognise(self, check: Check, look: str, operation: Operation, seed: int) -> Mistake | None:
-        """The one known mistake that behaves, on fresh inputs, as this operation does; None if several do.
+        """Return the one known mistake that behaves, on fresh inputs, as this operation does; None if several do.
 
         First the check that failed: its numbers, and what it had to go by. Where several mistakes fit, the numbers of
         the other checks, and then all that was observed, may tell them apart.
