@@ -81,7 +81,7 @@ def place(value: object) -> str:
 
 
 def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
-    """Return the first index where they differ by more than the dtype's tolerance. Where nan is expected, all passes."""
+    """Return the first index where they differ beyond the dtype's tolerance. Where nan is expected, all passes."""
     if yours.dtype == expected.dtype and torch.equal(yours, expected):  # the usual case, and fast
         return None
     rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))

@@ -60,7 +60,7 @@ def ask(message: Message) -> list[Message]:
 
 
 def source_of(function: type[Function], name: str) -> str:
-    """Return a module's text with one class of that name that does what `function` does. Its methods use torch alone."""
+    """Return a module's text with a class of that name that does what `function` does. Its methods use torch alone."""
     methods = [getattr(function, m) for m in ("forward", "setup_context", "backward")]
     own = [textwrap.dedent(inspect.getsource(m)) for m in methods if m not in (Function.setup_context,)]
     body = textwrap.indent("\n".join(own), "    ")
@@ -175,7 +175,7 @@ class FileTask:
         return Verdict(self.name, check.name, check.points, 0.0, message, evidence or {})
 
     def _run(self, source: str, seed: int, ask: Ask) -> dict[str, Message]:
-        """Run the file; return what it says of each class by name. Those after one that runs out of time are missing."""
+        """Run the file; return what it says of each class by name, up to one that runs out of time."""
         texts = {**self.right, **{n: w.source for n, w in self.wrong.items()}}
         names = random.Random(seed).sample(sorted(texts), len(texts))
         message = {
