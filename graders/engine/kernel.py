@@ -81,7 +81,7 @@ class Kernel:
         self._exchange(frames.CELL, source.encode("utf-8", "replace"), seconds, show)
 
     def quiet(self, source: str, seconds: float) -> None:
-        """Run a cell statement by statement and show nothing; raises as `cell`."""
+        """Run a cell statement by statement and show nothing; raise as `cell`."""
         self._exchange(frames.QUIET, source.encode("utf-8", "replace"), seconds)
 
     def ask(self, path: str, message: Message, seconds: float) -> Message:
@@ -94,7 +94,7 @@ class Kernel:
         return decode_message(self._exchange(frames.ASK, encode({"path": path, "message": message}), seconds))
 
     def test_file(self, message: Message, seconds: float) -> object:
-        """What `graders.inside.testrun.run` says; raises as `ask`."""
+        """Run a student's test file: return what `graders.inside.testrun.run` says; raise as `ask`."""
         answer = self._exchange(frames.FILE, json.dumps(message).encode(), seconds)
         try:
             said = json.loads(answer)
@@ -125,7 +125,7 @@ class Kernel:
         raise OutOfTime
 
     def _wait(self, kind: bytes, end: float, show: Callable[[object], None] | None) -> bytes:
-        """The frame that ends what `kind` began."""
+        """Return the frame that ends what `kind` began."""
         wanted = (frames.DONE,) if kind == frames.QUIET else (frames.DONE, frames.ANSWER)
         while True:
             got, data = self._channel.receive(end)

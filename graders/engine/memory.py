@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def new_group() -> Path | None:
-    """A new control group, with half of this machine's memory: the warm parent goes into `warm` in it, kernels beside.
+    """Make a control group with half of this machine's memory: the warm parent goes into `warm` in it, kernels beside.
 
     None: there is no such thing here, or it is not ours to make. Then what each process may take is the only limit.
     """
@@ -84,7 +84,7 @@ class Share:
 
     @property
     def starved(self) -> bool:
-        """Whether something of the notebook was killed because others had the memory: it never was at its limit.
+        """Whether something of the notebook was killed below its own limit, because others had the memory.
 
         Without control groups nobody can tell, and the answer is no.
         """
@@ -98,12 +98,12 @@ class Share:
 
 
 def killed(group: Path) -> int:
-    """How many processes of a control group the system has killed for want of memory."""
+    """Return how many processes of a control group the system has killed for want of memory."""
     return _counts(group).get("oom_kill", 0)
 
 
 def _at_limit(group: Path) -> int:
-    """How often a control group wanted more memory than it may have."""
+    """Return how often a control group wanted more memory than it may have."""
     with suppress(OSError, ValueError):
         return int((group / "memory.failcnt").read_text())
     return _counts(group).get("max", 0)

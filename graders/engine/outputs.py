@@ -16,7 +16,7 @@ RESULT = 20_000  # a result or an error of more characters is not kept once the 
 
 
 def error(name: str, text: str) -> NotebookNode:
-    """An error output in one line."""
+    """Make an error output of one line."""
     output: NotebookNode = new_output("error", ename=name, evalue=text, traceback=[f"{name}: {text}"])
     return output
 
@@ -37,7 +37,7 @@ class Outputs:
 
     @property
     def size(self) -> int:
-        """How many characters are kept, about."""
+        """About how many characters are kept."""
         return min(self._written, self.most)
 
     @property
@@ -46,7 +46,7 @@ class Outputs:
         return self._written > self.most
 
     def __call__(self, message: object) -> None:
-        """Take one message, as in Jupyter's protocol; what is none is passed over."""
+        """Take one message, as in Jupyter's protocol; ignore anything else."""
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(message, dict) or not isinstance(content, dict):
             return
@@ -124,14 +124,14 @@ class Outputs:
 
 
 def _mark(content: dict[str, object]) -> str:
-    """The name by which a display is updated; "": it has none."""
+    """Return the name by which a display is updated, "" where it has none."""
     transient = content.get("transient")
     mark = transient.get("display_id") if isinstance(transient, dict) else None
     return "" if mark is None else str(mark)
 
 
 def _sizes(metadata: object) -> dict[str, dict[str, int]]:
-    """How large an image is to be shown, by media type. Pages write metadata as it is, so there is nothing else."""
+    """Return how large images are shown, by media type. Pages write metadata as it is, so nothing else is kept."""
     found = metadata.items() if isinstance(metadata, dict) else ()
     kept = {
         _text(kind): {name: sizes[name] for name in ("width", "height") if type(sizes.get(name)) is int}
@@ -155,13 +155,13 @@ def _size(value: object) -> int:
 
 
 def _bundle(data: object) -> dict[str, object]:
-    """What a notebook may hold as data: text by media type, JSON for those that nbformat takes as JSON."""
+    """Return what a notebook may hold as data: text by media type, JSON for those that nbformat takes as JSON."""
     data = data if isinstance(data, dict) else {}
     return {_text(k): _json(v) if JSON.fullmatch(_text(k)) else _text(v) for k, v in data.items()}
 
 
 def _json(value: object) -> object:
-    """The value, if a file can hold it and any reader read it: no half characters, no NaN, not too deep. Else None."""
+    """Return the value if any file can hold it and any reader read it, or None: half characters, NaN, too deep."""
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):

@@ -42,7 +42,7 @@ class NoMemory(Exception):
 
 
 def available() -> bool:
-    """Whether this machine has the program; whether it works is seen when it starts."""
+    """Return whether bwrap is installed; whether it works only shows when it starts."""
     return sys.platform == "linux" and shutil.which("bwrap") is not None
 
 
@@ -61,7 +61,7 @@ def _side(folder: Path) -> None:
 
 
 def _environment(side: str) -> dict[str, str]:
-    """All of the environment that is in there."""
+    """Return all environment variables that are set inside."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return threads | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]),
@@ -77,23 +77,23 @@ def _environment(side: str) -> dict[str, str]:
 
 
 def _package() -> Path:
-    """Where this package is installed."""
+    """Return the folder that this package is installed in."""
     return Path(str(files("graders"))).resolve()
 
 
 def _environments() -> list[Path]:
-    """The folders that Python and its packages are in."""
+    """Return the folders that Python and its packages are in."""
     places = (sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable))
     return [Path(place) if os.path.isdir(place) else Path(place).parent for place in places]
 
 
 def _has_tmp() -> bool:
-    """Whether a kernel can have a /tmp of its own: not where the environment lies in it. There it has only its room."""
+    """Return whether a kernel can have its own /tmp: not where the environment lies in it; then it has its room."""
     return not any(place.is_relative_to("/tmp") for place in _environments())
 
 
 def _walls(side: Path) -> list[str]:
-    """The bubblewrap command up to the program that it is to run."""
+    """Return the bubblewrap command up to the program that it runs."""
     root = os.geteuid() == 0
     command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
     command += ["--unshare-uts", "--unshare-cgroup-try", "--clearenv", "--hostname", "kernel"]
@@ -150,14 +150,14 @@ class Parent:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked, as far as is known."""
+        """Whether it still takes orders, as far as is known."""
         return not self._lost
 
     def wait(self) -> None:
-        """Wait until it has loaded everything: a twin has, as the parent that it was made of."""
+        """Wait until it has loaded everything: a twin has, like the parent that it was forked from."""
 
     def twin(self) -> "Parent":
-        """Another process of the same kind, with all that is loaded in this one, for another process of the grader's.
+        """Fork another process like this one, with all that it has loaded, for another process of the grader.
 
         Raises:
             SandboxError: this one is gone.
@@ -168,13 +168,13 @@ class Parent:
         return Parent(ours, self.sandbox, self._group)
 
     def share(self, settings: Settings) -> Share:
-        """The memory of a notebook's kernels; close it after them."""
+        """Return the memory that a notebook's kernels share; close it after them."""
         return Share(self._group, settings.memory * 3 // 2)
 
     def kernel(
         self, settings: Settings, forbid: Iterable[str] = (), file: bool = False, share: Share | None = None
     ) -> tuple[int, Channel]:
-        """Start a kernel: its number and the channel to it.
+        """Start a kernel; return its number and the channel to it.
 
         Args:
             settings: the limits.
@@ -223,7 +223,7 @@ class Parent:
         self._command({"do": "signal", "kernel": kernel, "signal": int(which)})
 
     def _starved(self) -> int:
-        """How often it, or a kernel on its way out of it, was killed for want of memory."""
+        """Return how often it, or a kernel that was just forked, was killed for want of memory."""
         return killed(self._group / "warm") if self._group else 0
 
     def end(self, kernel: int) -> None:
@@ -315,7 +315,7 @@ class WarmParent(Parent):
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked, as far as is known."""
+        """Whether it still takes orders, as far as is known."""
         return not self._lost and self._process.poll() is None
 
     def wait(self) -> None:

@@ -105,13 +105,13 @@ def _tables(source: str) -> list[symtable.SymbolTable]:
 
 
 def _bound(source: str) -> set[str]:
-    """The names that a cell binds."""
+    """Return the names that a cell binds."""
     tables = _tables(source)
     return {s.get_name() for s in tables[0].get_symbols() if s.is_assigned() or s.is_imported()} if tables else set()
 
 
 def _free(source: str) -> set[str]:
-    """The names that a cell takes from outside."""
+    """Return the names that a cell takes from outside."""
     used = {
         s.get_name()
         for table in _tables(source)

@@ -51,7 +51,7 @@ class Channel:
             raise Closed(str(error)) from None
 
     def receive(self, deadline: float | None = None) -> tuple[bytes, bytes]:
-        """The next frame, kind and bytes.
+        """Return the next frame, kind and bytes.
 
         Args:
             deadline: on `time.monotonic`'s clock; None: wait as long as it takes.

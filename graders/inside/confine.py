@@ -73,12 +73,12 @@ def _checked(what: str, result: int) -> None:
 
 
 def dumpable(on: bool) -> None:
-    """Whether processes of the same user may look into this one, and it into its own /proc."""
+    """Allow or forbid processes of the same user to look into this one, and this one into its own /proc."""
     _checked("prctl", _libc.prctl(PR_SET_DUMPABLE, int(on), 0, 0, 0))
 
 
 def unshare() -> None:
-    """New namespaces for this process (for pid: for its children), with one user in them."""
+    """Give this process new namespaces (for pid: its children), with one user in them."""
     uid, gid = os.getuid(), os.getgid()
     _checked("unshare", _libc.unshare(NEW_USER | NEW_PID | NEW_NS | NEW_NET | NEW_IPC | NEW_UTS))
     Path("/proc/self/setgroups").write_text("deny")
@@ -87,7 +87,7 @@ def unshare() -> None:
 
 
 def confine(disk: int, tmp: bool = True) -> None:
-    """In the first process of the new namespaces: own mounts, then no capability that could undo them.
+    """Mount its own files in the first process of the new namespaces, then drop every capability that could undo that.
 
     Args:
         disk: bytes that all files together may take.
@@ -174,7 +174,7 @@ def _mount(source: str, place: str, kind: str, flags: int, data: str) -> None:
 
 
 def limit(memory: int, processes: int | None, disk: int, seconds: int) -> None:
-    """Resource limits of this process and all that it starts.
+    """Set the resource limits of this process and all that it starts.
 
     Args:
         memory: bytes that each process may map beyond what is mapped now.
@@ -201,7 +201,7 @@ def limit(memory: int, processes: int | None, disk: int, seconds: int) -> None:
 
 
 def _mapped() -> int:
-    """Bytes of address space of this process; 0 where the system does not say."""
+    """Return the bytes of address space of this process, 0 where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -46,6 +46,6 @@ class Trace(TorchDispatchMode):
         return result
 
     def alive(self) -> dict[int, int]:
-        """What was made and is still there: the bytes of each storage."""
+        """Return what was made and is still there: the bytes of each storage."""
         self.made = {key: (ref, size) for key, (ref, size) in self.made.items() if not ref.expired()}
         return {key: size for key, (_, size) in self.made.items()}

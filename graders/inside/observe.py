@@ -32,7 +32,7 @@ class _Stop(Exception):
 
 
 def told(stage: str, error: BaseException) -> Failure:
-    """An exception as data; its text may be anything, or not even be had."""
+    """Return an exception as data; its text may be anything, or raise itself."""
     try:
         text = str(error)
     except STUDENT_ERRORS:
@@ -41,7 +41,7 @@ def told(stage: str, error: BaseException) -> Failure:
 
 
 def resolve(get: Callable[[], Callable[..., object]]) -> Callable[..., object] | Failure:
-    """The student's operation, looked up now; a missing name is a Failure, not an exception."""
+    """Look up the student's operation now; return a Failure for a missing name, raise nothing."""
     try:
         return get()
     except STUDENT_ERRORS as error:
@@ -69,7 +69,7 @@ def observe(operation: Callable[..., object] | Failure, case: Case) -> Record:
 
 
 def _scope(operation: Callable[..., object]) -> dict[str, object]:
-    """The names of the module that the operation's code stands in, under decorators too."""
+    """Return the names of the module that the operation's code stands in, under decorators too."""
     while isinstance(operation, partial):
         operation = operation.func
     owner = getattr(operation, "__self__", None)
@@ -81,7 +81,7 @@ def _scope(operation: Callable[..., object]) -> dict[str, object]:
 
 @contextmanager
 def _provided(operation: Callable[..., object], case: Case) -> Iterator[None]:
-    """The helpers that the case provides, in the place of the same names in the operation's module."""
+    """Put the helpers that the case provides in the place of the same names in the operation's module."""
     if not case.provide:
         yield
         return
@@ -109,7 +109,7 @@ def _in_python(function: Callable[..., object]) -> FunctionType:
 
 @contextmanager
 def _replaced(replaced: Callable[..., object], other: Callable[..., object]) -> Iterator[None]:
-    """Calls of `replaced` run `other`, under whatever name somebody imported it before. `other` has no free names."""
+    """Make calls of `replaced` run `other`, under whatever name it was imported before. `other` has no free names."""
     function = _in_python(replaced)
     kept = function.__code__, function.__defaults__, function.__kwdefaults__
     function.__code__, function.__defaults__, function.__kwdefaults__ = _in_python(other).__code__, None, None
@@ -121,7 +121,7 @@ def _replaced(replaced: Callable[..., object], other: Callable[..., object]) -> 
 
 @contextmanager
 def _disabled(case: Case) -> Iterator[None]:
-    """The Python functions that a case denies raise."""
+    """Make the Python functions that a case denies raise."""
     with ExitStack() as stack:
         for name in case.deny:
             if "::" not in name:
@@ -165,7 +165,7 @@ def fresh(value: object) -> object:
 
 
 def _made(helper: Helper, position: int, given: Given) -> object:
-    """The argument that a helper makes; the tensors it holds are added to `given`."""
+    """Return the argument that a helper makes; add the tensors that it holds to `given`."""
     function = getattr(helpers, helper.name)
     if helper.args is None:
         return function
@@ -180,7 +180,7 @@ def _made(helper: Helper, position: int, given: Given) -> object:
 
 
 def _arguments(case: Case) -> tuple[list[object], list[Tensor], Given]:
-    """Fresh arguments; the tensors that require a gradient, helpers' last; and all tensors."""
+    """Return fresh arguments, those tensors that require a gradient (helpers' last), and all tensors."""
     args: list[object] = []
     own: Given = []
     held: Given = []
@@ -206,7 +206,7 @@ WITHIN: dict[
 
 
 def surroundings(case: Case, stage: str = "forward") -> AbstractContextManager[object]:
-    """What the forward, or the backward, of a case runs within."""
+    """Return what the forward, or the backward, of a case runs within."""
     where, around = WITHIN[case.within]
     return around() if where == stage else nullcontext()
 
@@ -231,7 +231,7 @@ def _forward(operation: Callable[..., object], case: Case, args: list[object], r
 
 
 def _again(operation: Callable[..., object], case: Case, args: list[object], record: Record) -> Tensor:
-    """The forward once more, of an operation that returned a tensor the first time."""
+    """Run the forward once more, of an operation that returned a tensor the first time."""
     result = _forward(operation, case, args, record)
     if not isinstance(result, Tensor):
         record.kind = type(result).__name__
@@ -240,7 +240,7 @@ def _again(operation: Callable[..., object], case: Case, args: list[object], rec
 
 
 def same(a: Tensor, b: Tensor) -> bool:
-    """The same values, nan included, without a tolerance; 0.0 and -0.0 are the same."""
+    """Return whether two tensors have the same values, nan included, without a tolerance; 0.0 and -0.0 are the same."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     # equal is fast, and says no where both are nan
@@ -248,7 +248,7 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 
 def _odd(value: object) -> str:
-    """What a returned value is, if it is not a dense tensor on the CPU of a dtype that can be sent."""
+    """Return what a value is, or "" for a dense tensor on the CPU of a dtype that can be sent."""
     if not isinstance(value, Tensor):
         return type(value).__name__
     if value.layout is not torch.strided or value.device.type != "cpu":
@@ -281,7 +281,7 @@ def _changed(case: Case, given: Given, before: dict[str, object]) -> list[str]:
 
 
 def _nodes(output: Tensor) -> Iterator[torch.autograd.graph.Node]:
-    """The nodes of the graph of `output`, each once."""
+    """Yield the nodes of the graph of `output`, each once."""
     todo, seen = [output.grad_fn], set()
     while todo:
         node = todo.pop()
@@ -296,13 +296,13 @@ def _custom(node: torch.autograd.graph.Node) -> bool:
 
 
 def _gradient_is_own(output: Tensor) -> bool:
-    """Whether the graph of `output` is made of Python Functions and of what only moves, repeats or sums numbers."""
+    """Return whether the graph of `output` is Python Functions and what only moves, repeats or sums numbers."""
     nodes = list(_nodes(output))
     return any(map(_custom, nodes)) and all(_custom(n) or STRUCTURAL.fullmatch(n.name()) for n in nodes)
 
 
 def _upstreams(case: Case, outputs: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
-    """The outputs that require a gradient, and for each a copy of its upstream gradient; none where shapes differ."""
+    """Return the outputs that require a gradient, and copies of their upstream gradients; none where shapes differ."""
     sent = (case.upstream,) if isinstance(case.upstream, Tensor) else case.upstream or ()
     if len(sent) != len(outputs) or any(o.shape != u.shape for o, u in zip(outputs, sent, strict=True)):
         return [], []
@@ -402,7 +402,7 @@ def _second_order(operation: Callable[..., object], case: Case, directions: tupl
 
 
 def _other(value: object) -> object:
-    """An argument of the same shape with other values; a float stays positive if it was."""
+    """Return an argument of the same shape with other values; a float stays positive if it was."""
     if isinstance(value, float):
         return value + 0.75
     if not isinstance(value, Tensor):
@@ -512,7 +512,7 @@ NESTED: list[str] = []  # the calls of torch.autograd made by a backward that is
 
 
 def nested(name: str, args: tuple[object, ...], keywords: dict[str, object]) -> object:
-    """What a call of ``torch.autograd.<name>`` does inside a traced backward: it is noted, and runs."""
+    """Note a call of ``torch.autograd.<name>`` inside a traced backward, and run it."""
     NESTED.append(name)
     return ENGINE[name](*args, **keywords)
 

@@ -69,7 +69,7 @@ def _derivative(
     upstreams: list[Tensors],
     graph: bool = True,
 ) -> Tensors:
-    """The operation (no upstreams), its vector-Jacobian product (one level of upstreams), the VJP of that (two), ...
+    """Compute the operation (no upstreams), its vector-Jacobian product (one level of them), the VJP of that (two), ...
 
     Args:
         args: the operation's arguments.
@@ -142,7 +142,7 @@ class Operation:
         return records
 
     def __call__(self, *args: object) -> Tensor | tuple[Tensor, ...]:
-        """The operation as a differentiable function, for torch's gradcheck: every order is asked for, not computed.
+        """Call it as a differentiable function, for torch's gradcheck: every order is asked for, not computed.
 
         Raises:
             OperationError: the student's code raised.
@@ -151,7 +151,7 @@ class Operation:
         return results[0] if len(results) == 1 else results
 
     def vjp(self, *args: object) -> tuple[Tensor, ...]:
-        """The operation's vector-Jacobian product as a differentiable function: gradcheck of it is gradgradcheck.
+        """Call its vector-Jacobian product as a differentiable function: gradcheck of it is gradgradcheck.
 
         Args:
             args: the operation's arguments, then the upstream gradient of its one output.
@@ -165,7 +165,7 @@ class Operation:
     def derivative(
         self, args: tuple[object, ...], slots: list[int], inputs: Tensors, upstreams: list[Tensors], graph: bool
     ) -> Message:
-        """One derivative of the operation: see `_derivative`."""
+        """Ask for one derivative of the operation: see `_derivative`."""
         flags = [t is not None and t.requires_grad for t in inputs]
         message = {
             "do": "derive",
@@ -189,7 +189,7 @@ class Operation:
 
 
 def _split(args: Sequence[object], *levels: int) -> tuple[object, ...]:
-    """What `_Asked` takes: the arguments without tensors, their places, upstreams per level, and the tensors."""
+    """Return what `_Asked` takes: the arguments without tensors, their places, upstreams per level, and the tensors."""
     slots = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     return tuple(None if isinstance(a, Tensor) else a for a in args), slots, levels, *[args[i] for i in slots]
 
@@ -228,7 +228,7 @@ class _Asked(torch.autograd.Function):
 
 
 def local(function: Callable[..., object]) -> Operation:
-    """An operation in this process."""
+    """Return an operation in this process."""
     return Operation(Responder(lambda: function))
 
 

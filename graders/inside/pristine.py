@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack, _pop_torch_d
 
 @contextmanager
 def pristine() -> Iterator[None]:
-    """Torch as it starts: gradients on, float32 by default, nan no error; then as it was, the random stream too."""
+    """Set torch as it starts: gradients on, float32 by default, nan no error; then as it was, the random stream too."""
     dtype, autocast, hooks = torch.get_default_dtype(), torch.is_autocast_enabled("cpu"), _hooks()
     narrow, collecting = torch.get_autocast_dtype("cpu"), gc.isenabled()
     with (
@@ -35,7 +35,7 @@ def pristine() -> Iterator[None]:
 
 @contextmanager
 def ended_modes() -> Iterator[list[str]]:
-    """Modes that code within leaves on end here, a default device among them; the list then names what was left on.
+    """End modes that code within leaves on, a default device among them; the list then names what was left on.
 
     A mode sees, and may spoil, all that the observer does.
     """
@@ -56,18 +56,18 @@ def ended_modes() -> Iterator[list[str]]:
 
 
 def _device() -> object:
-    """The mode that a default device is; None: none was set. (`torch.get_default_device` would make a tensor.)"""
+    """Return the mode that a default device is, or None. (`torch.get_default_device` would make a tensor.)"""
     return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
 def _hooks() -> object:
-    """The pack hook for saved tensors that is on; None: none is."""
+    """Return the pack hook for saved tensors that is on, or None."""
     top = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return top and top[0]
 
 
 def settings() -> dict[str, object]:
-    """What torch holds for everybody, under the names that a record gives it."""
+    """Return what torch holds for all code, under the names that a record gives it."""
     return {
         "the anomaly detection": torch.is_anomaly_enabled(),
         "the autocast state": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),

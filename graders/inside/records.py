@@ -102,7 +102,9 @@ class Failure:
 
 @dataclass
 class Record:
-    """What one case showed. Numbers are proof; what is said of memory and operators is the observer's word.
+    """What one case showed.
+
+    Numbers are proof; what is said of memory and operators is the observer's word, so it can be forged by student code.
 
     Attributes:
         failure: the first exception; what comes after its stage was not observed.

@@ -49,7 +49,7 @@ def _refusal(operator: str) -> Callable[..., None]:
 
 
 def _empty(function: FunctionType) -> None:
-    """The function raises under whatever name somebody imported it before, as in `graders.inside.observe`."""
+    """Make a function raise under whatever name it was imported before, as `graders.inside.observe` does."""
 
     def refuse(*args: object, **keywords: object) -> None:
         raise RuntimeError("this function may not be used here")

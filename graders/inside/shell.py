@@ -81,11 +81,11 @@ class Stream(io.TextIOBase):
             self.sink("stream", name=self.name, text=held)
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True, as what can be written to does."""
         return True
 
     def isatty(self) -> bool:
-        """No."""
+        """Return False: this is no terminal."""
         return False
 
 
@@ -110,7 +110,7 @@ class Publisher(DisplayPublisher):
         self.sink(kind, data=data, metadata=metadata or {}, transient=transient or {})
 
     def clear_output(self, wait: bool = False) -> None:
-        """Send that the cell's outputs are to go."""
+        """Tell the other side to clear the cell's outputs."""
         _flush()
         self.sink("clear_output", wait=wait)
 
@@ -121,7 +121,7 @@ class Results(DisplayHook):
     sink: Sink
 
     def write_output_prompt(self) -> None:
-        """Nothing: the count is sent with the rest."""
+        """Do nothing: the count is sent with the rest."""
 
     def write_format_data(self, format_dict: dict[str, object], md_dict: dict[str, object] | None = None) -> None:
         """Send the result."""
@@ -130,7 +130,7 @@ class Results(DisplayHook):
         self.sink("execute_result", data=format_dict, metadata=md_dict or {}, execution_count=count)
 
     def finish_displayhook(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class NotebookShell(InteractiveShell):
@@ -141,10 +141,10 @@ class NotebookShell(InteractiveShell):
     sink: Sink
 
     def enable_gui(self, gui: object = None) -> None:
-        """There are no windows."""
+        """Do nothing: there are no windows."""
 
     def ask_exit(self) -> None:
-        """``exit`` ends a kernel."""
+        """End the kernel, as ``exit`` does."""
         self.exit_now = True
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
@@ -163,7 +163,7 @@ def _flush() -> None:
 
 
 def make_shell() -> NotebookShell:
-    """The one shell of this process, with nothing in it. No history: that would be a thread and a database."""
+    """Make the one shell of this process, empty. No history: that would be a thread and a database."""
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.xmode = "Plain"  # a runaway recursion's coloured traceback takes half a minute
@@ -213,7 +213,7 @@ class Server:
             raise KeyboardInterrupt
 
     def _guarded(self, act: Callable[[], object]) -> object:
-        """Do something that an interrupt may end; None: it did."""
+        """Do something that an interrupt may end; return None if it did."""
         try:
             self._busy = True
             try:
@@ -238,7 +238,7 @@ class Server:
         return frames.DONE, json.dumps({"count": 0}).encode()
 
     def _statements(self, code: str) -> None:
-        """Run a cell's statements in turn until one raises. One that raises because of a refusal is passed over."""
+        """Run a cell's statements in turn until one raises; skip those that raise because of a refusal."""
         names = self.shell.user_ns
         try:
             tree = ast.parse(self.shell.transform_cell(code))
@@ -270,7 +270,7 @@ class Server:
 
 
 def _call(get: Callable[[], Callable[..., object]], message: Message) -> Message:
-    """The value of a plain call, as data."""
+    """Return the value of a plain call, as data."""
     with pristine():
         operation = resolve(get)
         if isinstance(operation, Failure):

@@ -39,7 +39,7 @@ def main() -> None:
 def run(
     file: str, name: str, offer: str, sources: list[str], seed: int, limit: float, total: float
 ) -> list[dict[str, Any]]:
-    """What the test file says of each class; the first that runs out of time ends the list.
+    """Return what the test file says of each class; the first that runs out of time ends the list.
 
     Args:
         file: the test file's text.

@@ -64,7 +64,7 @@ plt.close("all")
 
 
 def warm_up() -> "NotebookShell":
-    """Load and run once what notebooks use; the shell, empty."""
+    """Load and run once what notebooks use; return the shell, empty."""
     from graders.inside import channel, confine, refusal  # noqa: F401 (loaded now: the files go away)
     from graders.inside.shell import make_shell
 
@@ -90,7 +90,7 @@ class Children:
         self.number = 0
 
     def start(self, order: Order, sock: int, control: socket.socket) -> dict[str, object]:
-        """Fork a kernel that serves `sock`; its number, or why there is none."""
+        """Fork a kernel that serves `sock`; return its number, or why there is none."""
         heard, said = os.pipe()
         go, ready = os.pipe()
         first = os.fork()
@@ -118,7 +118,7 @@ class Children:
         return told if "error" in told else {"kernel": self.number, "process": process}
 
     def orphaned(self) -> "Children":
-        """For a fork of this process: those that are alive are not its own."""
+        """Return the children of a fork of this process: none, since those that are alive are not its own."""
         for _, descriptor in self.alive.values():
             if descriptor is not None:
                 os.close(descriptor)
@@ -147,7 +147,7 @@ class Children:
 
 
 def _line(descriptor: int) -> str:
-    """A line from a pipe; "" at its end."""
+    """Return a line from a pipe, "" at its end."""
     found = b""
     while not found.endswith(b"\n") and (more := os.read(descriptor, 4096)):
         found += more
@@ -155,7 +155,7 @@ def _line(descriptor: int) -> str:
 
 
 def _become(order: Order, sock: int, said: int, go: int, shell: "NotebookShell") -> None:
-    """In the forked process: put up the walls, wait for the word, serve. Does not return."""
+    """Put up the walls in the forked process, wait for the word, serve; never return."""
 
     def say(**what: object) -> None:
         os.write(said, (json.dumps(what) + "\n").encode())
@@ -223,7 +223,7 @@ def _closed_but(*kept: int) -> None:
 
 
 def _become_user(uid: int) -> None:
-    """Be root no more, but a user that nobody else is; in a container that has no such one, nobody."""
+    """Change from root to a user of its own; in a container without spare users, to nobody."""
     os.setgroups([])
     for tried in (uid, 65534):
         try:
@@ -236,7 +236,7 @@ def _become_user(uid: int) -> None:
 
 
 def main() -> None:
-    """See `_main`; what goes wrong is told where it is read."""
+    """Run `_main`; print what goes wrong where it is read."""
     try:
         _main()
     except Exception:

@@ -33,28 +33,28 @@ class WireError(ValueError):
 
 
 def span(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """The number of elements of memory that a tensor of this shape and stride reaches over."""
+    """Return the number of elements of memory that a tensor of this shape and stride reaches over."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
 
 
 def detached(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without a graph, its numbers as they are: no negation or conjugation put off for later."""
+    """Return the tensor without a graph, its numbers as they are: no negation or conjugation put off for later."""
     return tensor.detach().resolve_conj().resolve_neg()
 
 
 def memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements that a detached tensor reaches over, as a new 1-d tensor."""
+    """Return the elements that a detached tensor reaches over, as a new 1-d tensor."""
     shape = (span(tensor.shape, tensor.stride()),)
     return tensor.as_strided(shape, (1,), tensor.storage_offset()).clone()
 
 
 def laid_out(elements: torch.Tensor, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
-    """A tensor (no view of another) of this shape and stride over 1-d `elements`."""
+    """Return a tensor (no view of another) of this shape and stride over 1-d `elements`."""
     return torch.empty(0, dtype=elements.dtype).set_(elements.untyped_storage(), 0, shape, stride)
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values and strides in memory of its own, without a graph."""
+    """Return the same values and strides in memory of its own, without a graph."""
     tensor = detached(tensor)
     if tensor.is_contiguous() and (clone := tensor.clone()).stride() == tensor.stride():  # the usual case, and fast
         return clone
@@ -62,7 +62,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def encode(value: object) -> bytes:
-    """Bytes for a tree of tensors, numbers, strings, None, lists, tuples, dicts with string keys, cases and records."""
+    """Return bytes for a tree of tensors, numbers, strings, None, lists, tuples, dicts, cases and records."""
     blobs: list[bytes] = []
 
     def tree(v: object) -> object:
@@ -87,7 +87,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(data: bytes) -> object:
-    """The tree that `encode` was given.
+    """Return the tree that `encode` was given.
 
     Whoever sent it, this costs no more than a few times `MAX_BYTES` of memory and a fraction of a second. What types
     the fields of a record have, it does not look at: see `answered`.

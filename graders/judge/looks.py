@@ -66,13 +66,13 @@ Look = Callable[[str, Case, Record, Record], Finding | None]
 
 
 def number(value: object) -> str:
-    """A number as a verdict prints it."""
+    """Return a number as a verdict prints it."""
     value = value.item() if isinstance(value, Tensor) else value
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def place(value: object) -> str:
-    """`number`, but all digits of what six would pass off as a rounder number: of the float just above 1, say."""
+    """Return `number`, but all digits where six would look like a rounder number: of the float just above 1, say."""
     held = value.dtype if isinstance(value, Tensor) else torch.float64
     short, value = number(value), value.item() if isinstance(value, Tensor) else value
     if isinstance(value, float) and len(short) < 5 and torch.tensor(float(short), dtype=held).item() != value:
@@ -81,7 +81,7 @@ def place(value: object) -> str:
 
 
 def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
-    """The first index where the two differ by more than the dtype's tolerance. Where nan is expected, all passes."""
+    """Return the first index where they differ beyond the dtype's tolerance. Where nan is expected, all passes."""
     if yours.dtype == expected.dtype and torch.equal(yours, expected):  # the usual case, and fast
         return None
     rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))
@@ -92,7 +92,7 @@ def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
 
 
 def parameters(call: str) -> list[str]:
-    """The names of the parameters in a call: x, weight and bias for "Linear.apply(x, weight, bias=None)".
+    """Return the names of the parameters in a call: x, weight and bias for "Linear.apply(x, weight, bias=None)".
 
     What a star gathers is numbered: fn, args[0], args[1], ... for "checkpoint(fn, *args)".
     """
@@ -103,7 +103,7 @@ def parameters(call: str) -> list[str]:
 
 
 def describe(call: str, case: Case) -> str:
-    """A case in words: "Square.apply(x), x float64 of shape (2, 3): a transposed input"."""
+    """Describe a case in words: "a transposed input: x float64 of shape (2, 3)"."""
     words = []
     for name, arg in zip(parameters(call), case.args, strict=False):
         if isinstance(arg, Tensor):
@@ -118,7 +118,7 @@ def _found(look: str, call: str, case: Case, message: str, **evidence: object) -
 
 
 def _around(call: str, case: Case, index: tuple[int, ...], shape: torch.Size, upstream: bool) -> str:
-    """The numbers among the arguments, and the elements at `index` of those of this shape: ", where x = 1 and ..."."""
+    """Return the numbers among the arguments, and the elements at `index` of those of this shape: " where x = 1"."""
     given = list(zip(parameters(call), case.args, strict=False))
     given += [("the upstream gradient", case.upstream)] if upstream and case.upstream is not None else []
     parts = []
@@ -145,12 +145,12 @@ def _differ(
 
 
 def _speaker(call: str, stage: str) -> str:
-    """Who raised or returned: a plain function has no forward."""
+    """Return who raised or returned: a plain function has no forward."""
     return "Your function" if stage == "forward" and ".apply(" not in call else f"The {stage}"
 
 
 def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The name is there."""
+    """Look whether the name is there."""
     if yours.failure is None or yours.failure.stage != "exists":
         return None
     name = call.split("(")[0]
@@ -158,7 +158,7 @@ def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | 
 
 
 def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Nothing was raised."""
+    """Look whether something was raised."""
     failure = yours.failure
     if failure is None:
         return None
@@ -171,7 +171,7 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
 
 
 def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """A tensor came back."""
+    """Look whether a tensor came back."""
     if yours.kind == expected.kind:
         if not expected.outputs or len(yours.outputs) == len(expected.outputs):
             return None
@@ -183,7 +183,7 @@ def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding |
 
 
 def shape(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The output's shape."""
+    """Look at the output's shape."""
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
         if a.shape != b.shape:
             text = "The output has the wrong shape."
@@ -192,7 +192,7 @@ def shape(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
 
 
 def dtype(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The output's dtype."""
+    """Look at the output's dtype."""
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
         if a.dtype != b.dtype:
             return _found(
@@ -207,7 +207,7 @@ def dtype(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
 
 
 def value(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The output's numbers."""
+    """Look at the output's numbers."""
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
         if found := _differ("value", "value", call, case, a, b, upstream=False):
             return found
@@ -215,7 +215,7 @@ def value(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
 
 
 def function(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The gradient is the author's own."""
+    """Look whether the gradient is the author's own."""
     if not any(expected.differentiable):
         return None
     if not any(yours.differentiable):
@@ -228,7 +228,7 @@ def function(call: str, case: Case, yours: Record, expected: Record) -> Finding 
 
 
 def differentiable(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """A gradient can pass, whoever computes it."""
+    """Look whether a gradient can pass, whatever computes it."""
     if any(expected.differentiable) and not any(yours.differentiable):
         text = (
             "The output does not require a gradient, so nothing reaches the input: is it cut off by detach or no_grad?"
@@ -238,7 +238,7 @@ def differentiable(call: str, case: Case, yours: Record, expected: Record) -> Fi
 
 
 def no_function(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """No Function of the author's in the graph."""
+    """Look whether a Function of the author's is in the graph."""
     if yours.custom:
         text = "The graph of your output holds a torch.autograd.Function; this task is to be solved without one."
         return _found("no function", call, case, text)
@@ -246,7 +246,7 @@ def no_function(call: str, case: Case, yours: Record, expected: Record) -> Findi
 
 
 def exact(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The output's numbers to the last bit."""
+    """Look at the output's numbers to the last bit."""
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
         if a.dtype != b.dtype:
             return dtype(call, case, yours, expected)
@@ -259,7 +259,7 @@ def exact(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
 
 
 def numbers(relative: float, names: tuple[str, ...] = (), absolute: float = 1e-6) -> Look:
-    """A look at Python numbers, each within this relative and absolute distance of what is expected."""
+    """Return a look at Python numbers, each within this relative and absolute distance of what is expected."""
 
     def numbers(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
         wanted = len(expected.numbers)
@@ -280,7 +280,7 @@ def numbers(relative: float, names: tuple[str, ...] = (), absolute: float = 1e-6
 
 
 def whole(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """One Python int, exactly."""
+    """Look for one Python int, exactly."""
     if yours.kind != "int" or len(yours.numbers) != 1:
         return _found("returns", call, case, f"The result is {yours.kind}, not a Python int.")
     if yours.numbers != expected.numbers:
@@ -290,7 +290,7 @@ def whole(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
 
 
 def stream(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """After the forward, the random stream is where it should be."""
+    """Look whether the random stream is where it should be after the forward."""
     if yours.drawn != expected.drawn:
         text = "After your forward the random stream is not where it should be: what is drawn next differs."
         return _found("stream", call, case, text)
@@ -298,12 +298,12 @@ def stream(call: str, case: Case, yours: Record, expected: Record) -> Finding | 
 
 
 def counts(**most: int) -> Look:
-    """A look at what the helpers counted: at most so many of each."""
+    """Return a look at what the helpers counted: at most so many of each."""
 
     def counts(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
         for name, limit in most.items():
             if (seen := dict(yours.tally).get(name, 0)) > limit:
-                text = f"Too much work: {seen} {name.replace('_', ' ')}, where {limit} are plenty whatever the size."
+                text = f"Too much work: {seen} {name.replace('_', ' ')}; {limit} are enough for any size."
                 return _found("counts", call, case, text, yours=seen, expected=f"at most {limit}")
         return None
 
@@ -311,7 +311,7 @@ def counts(**most: int) -> Look:
 
 
 def _differentiated(call: str, case: Case) -> list[str]:
-    """What a record's gradients belong to: the arguments that require one, then the tensors of helpers that do."""
+    """Return what a record's gradients belong to: arguments that require one, then tensors of helpers that do."""
     names = parameters(call)
     own = [name for name, required in zip(names, case.requires_grad, strict=False) if required]
     helpers = [(name, a) for name, a in zip(names, case.args, strict=False) if isinstance(a, Helper)]
@@ -344,24 +344,24 @@ def _compare_grads(
 
 
 def gradient(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The gradients; None where a number is expected is wrong."""
+    """Look at the gradients; None where a number is expected is wrong."""
     return _compare_grads("gradient", "gradient", call, case, yours.grads, expected.grads)
 
 
 def sound(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The gradients, but for cases that watch nothing: of those a contract asks only what is changed in place."""
+    """Look at the gradients of cases that watch something: of others a contract asks only what is changed in place."""
     return gradient(call, case, yours, expected) if case.watch else None
 
 
 def second_order(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """The gradients of the gradients."""
+    """Look at the gradients of the gradients."""
     return _compare_grads(
         "second order", "second derivative", call, case, yours.second, expected.second, none_is_zero=True
     )
 
 
 def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """In float64, numbers that are nearly right have more digits than float32 holds. Looks before `value` does."""
+    """Look whether nearly right float64 numbers have more digits than float32 holds. It comes before `value`."""
     for what, a, b in (("value", yours.outputs, expected.outputs), ("gradient", yours.grads, expected.grads)):
         for mine, right in zip(a or (), b or (), strict=False):
             if mine is None or right is None or mine.shape != right.shape:
@@ -376,7 +376,7 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
 
 
 def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Nothing that belongs to somebody else was changed in place."""
+    """Look whether something that belongs to the caller was changed in place."""
     if yours.changed:
         what, *rest = yours.changed[0].partition(" .")[::2]
         what = parameters(call)[int(what.split()[1])] if what.startswith("argument") else what
@@ -396,7 +396,7 @@ def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding
 
 
 def stateless(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """One graph does not disturb another, and backward can run twice."""
+    """Look whether one graph disturbs another, and whether backward can run twice."""
     if "state" not in case.watch:
         return None
     ways = (("another forward before backward", yours.interleaved), ("running backward twice", yours.repeated))
@@ -407,7 +407,7 @@ def stateless(call: str, case: Case, yours: Record, expected: Record) -> Finding
 
 
 def guarded(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """A tensor that backward needs cannot be changed unnoticed."""
+    """Look whether a tensor that backward needs can be changed unnoticed."""
     names = parameters(call)
     for what, grads in yours.overwritten:
         if grads is None:
@@ -423,7 +423,7 @@ def guarded(call: str, case: Case, yours: Record, expected: Record) -> Finding |
 
 
 def allowed(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """No forbidden operator ran, and backward did not call autograd."""
+    """Look whether a forbidden operator ran, or backward called autograd."""
     if yours.nested:  # what runs inside is no choice of the author's
         text = "Backward calls torch.autograd; write the vector-Jacobian product yourself."
         return _found("allowed", call, case, text)
@@ -434,7 +434,7 @@ def allowed(call: str, case: Case, yours: Record, expected: Record) -> Finding |
 
 
 def keeps_nothing(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Beside the arguments and the output, nothing stays in memory for backward."""
+    """Look whether anything beside the arguments and the output stays in memory for backward."""
     if yours.kept_bytes:
         text = f"{yours.kept_bytes} bytes beside the input and the output are kept for backward."
         return _found("keeps", call, case, text, yours=f"{yours.kept_bytes} bytes", expected="0 bytes")
@@ -442,7 +442,7 @@ def keeps_nothing(call: str, case: Case, yours: Record, expected: Record) -> Fin
 
 
 def keeps_at_most(limit: int, look: str = "bytes") -> Look:
-    """A look at what stays in memory for backward beside the arguments and the output, to the byte.
+    """Return a look at what stays in memory for backward beside the arguments and the output, to the byte.
 
     Args:
         limit: so many bytes.
@@ -459,7 +459,7 @@ def keeps_at_most(limit: int, look: str = "bytes") -> Look:
 
 
 def keeps_output_alone(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Only the output is kept for backward."""
+    """Look whether only the output is kept for backward."""
     if "trace" in case.watch and yours.kept_arguments:
         text = "The input is kept for backward; the output alone is enough."
         return _found("keeps", call, case, text, yours="input kept", expected="only the output kept")
@@ -473,7 +473,7 @@ CONTRACT: tuple[Look, ...] = (*FIRST[:-1], sound, untouched, stateless, guarded,
 
 
 def first_finding(looks: tuple[Look, ...], call: str, triples: list[tuple[Case, Record, Record]]) -> Finding | None:
-    """Look by look, and within a look case by case: the first finding."""
+    """Return the first finding, look by look and within a look case by case."""
     for look in looks:
         for case, yours, expected in triples:
             if found := look(call, case, yours, expected):
@@ -482,7 +482,7 @@ def first_finding(looks: tuple[Look, ...], call: str, triples: list[tuple[Case, 
 
 
 def _narrow(r: Record) -> tuple[bool, ...]:
-    """Which of the float64 numbers would pass through float32 unchanged."""
+    """Return which of the float64 numbers would pass through float32 unchanged."""
     wide = [t for t in (*r.outputs, *(r.grads or ())) if t is not None and t.dtype == torch.float64]
     return tuple(same(t.float().double(), t) for t in wide)
 
@@ -522,7 +522,7 @@ def _close(a: object, b: object) -> bool:
 
 
 def same_behaviour(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS)) -> bool:
-    """Whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
+    """Return whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
 
     def told(r: Record) -> tuple[object, ...]:
         # messages tell mistakes apart, but for what depends on names, or on how often a tensor was changed

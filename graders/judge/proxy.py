@@ -35,11 +35,11 @@ class Proxy:
 
     def __getattr__(self, name: str) -> "Proxy":
         if name.startswith("_"):
-            raise AttributeError(f"{self._path}.{name} is not to be had")
+            raise AttributeError(f"{self._path}.{name} is not available")
         return Proxy(f"{self._path}.{name}", self._desk)
 
     def __call__(self, *args: object, **keywords: object) -> object:
-        """Call it over there, with tensors, numbers, strings, None and lists, tuples and dicts of these.
+        """Call it in the kernel, with tensors, numbers, strings, None and lists, tuples and dicts of these.
 
         Where a tensor requires a gradient the result is differentiable to any order, by asking again.
         """
@@ -53,7 +53,7 @@ class Proxy:
         return answer["value"]
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self._path} is the student's: its truth is not to be had, call it")
+        raise TypeError(f"{self._path} is the student's and has no truth value; call it instead")
 
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __ne__ = __len__ = __iter__ = None  # type: ignore[assignment] # it has none
     __hash__ = object.__hash__
@@ -82,7 +82,7 @@ DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)  # set while a 
 
 
 def operation(proxy: Proxy) -> Operation:
-    """The proxy as what `graders.judge.task` judges."""
+    """Return the proxy as what `graders.judge.task` judges."""
     found = Operation(lambda message: proxy._desk.ask(proxy._path, message))
     found.source = proxy._desk.source
     return found

@@ -105,7 +105,7 @@ class Use:
     @property
     def sentence(self) -> str:
         """What a message says of it."""
-        return f"Yours {self.what}" + (f" in line {self.line} of its cell." if self.line else ".") + self.why
+        return f"Your solution {self.what}" + (f" (line {self.line} of its cell)." if self.line else ".") + self.why
 
     @property
     def evidence(self) -> dict[str, str]:
@@ -114,7 +114,7 @@ class Use:
 
 
 def joined(cells: Iterable[str], locked: Collection[str] = ()) -> str:
-    """The text of cells as `forbidden` takes it.
+    """Return the text of cells as `forbidden` takes it.
 
     Args:
         cells: in the order in which they ran.
@@ -127,7 +127,7 @@ def joined(cells: Iterable[str], locked: Collection[str] = ()) -> str:
 
 @lru_cache(maxsize=100)  # the checks of a task ask one after the other
 def forbidden(source: str, answer: str, forbids: Forbids) -> Use | None:
-    """The first thing in the submission that the task forbids.
+    """Return the first thing in the submission that the task forbids.
 
     Args:
         source: the cells, `joined`.
@@ -144,9 +144,9 @@ def forbidden(source: str, answer: str, forbids: Forbids) -> Use | None:
 
 
 def _reached(book: "_Book", answer: str, forbids: Forbids) -> Use | None:
-    """The first forbidden thing in the code that the answer reaches."""
+    """Return the first forbidden thing in the code that the answer reaches."""
     if answer not in book.bindings:
-        return Use(f"is nowhere to be seen: no cell defines {answer}")
+        return Use(f"cannot be found: no cell defines {answer}")
     reader, done, todo = _Reader(book, forbids), {answer}, [answer]
     while todo:
         name = todo.pop(0)
@@ -193,7 +193,7 @@ class _Cell:
 
 @lru_cache(maxsize=1000)  # most cells are the same in a whole class
 def _cell(text: str) -> _Cell | None:
-    """A cell without its magics; None: it cannot have run, or is no Python."""
+    """Read a cell without its magics; return None if it cannot have run, or is not Python."""
     lines, certain, locked = text.removeprefix(LOCKED).split("\n"), True, text.startswith(LOCKED)
     first = next((i for i, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
@@ -224,7 +224,7 @@ def _cell(text: str) -> _Cell | None:
 
 
 def _as_python(text: str) -> str:
-    """A cell as IPython reads it, magics and shell commands as the calls that they become."""
+    """Return a cell as IPython reads it, magics and shell commands as the calls that they become."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError, MemoryError):
@@ -233,13 +233,13 @@ def _as_python(text: str) -> str:
 
 
 def _hiding(line: str, place: int) -> _Cell:
-    """A cell that makes IPython run what is not in it."""
+    """Return a cell that makes IPython run what is not in it."""
     what = line if " " in line and not line.startswith("%") else line.split()[0]
     return _Cell([], [], frozenset(), Use(f"uses {what}", place + 1, line[:60], EVERYWHERE))
 
 
 def _all_bound(tree: ast.AST) -> Iterator[str]:
-    """The names that a cell binds, those of its classes too, and not those that are a function's own."""
+    """Yield the names that a cell binds, those of its classes too, but none that are local to a function."""
     todo = [tree]
     while todo:
         node = todo.pop()
@@ -270,7 +270,7 @@ def _text(node: ast.AST) -> tuple[int, str]:
 
 
 def _lifts(tree: ast.Module) -> Iterator[Use]:
-    """The machinery of Python's and torch's that an exercise has no use for, wherever it stands."""
+    """Yield the machinery of Python and torch that an exercise has no use for, wherever it stands."""
     scope = dict(USUAL) | {name: path for node in ast.walk(tree) for name, path in _imports(node)}
     harmless = {id(c) for n in ast.walk(tree) if isinstance(n, ast.Compare) for c in n.comparators}  # in sys.modules
 
@@ -319,7 +319,7 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
 
 
 def _harmless(method: str, call: ast.Call | None) -> bool:
-    """Whether what is asked of the shell runs no code that is not there to be read."""
+    """Return whether a call of the shell runs only code that is there to be read."""
     if call is None or method not in SHELL:
         return False
     said = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else None for a in call.args]
@@ -332,7 +332,7 @@ def _harmless(method: str, call: ast.Call | None) -> bool:
 
 
 def _shell_use(node: ast.AST) -> Use:
-    """What is asked of the shell, as its author wrote it where that was a magic."""
+    """Return a call of the shell, as its author wrote it where that was a magic."""
     line, text = _text(node)
     method = getattr(getattr(node, "func", None), "attr", "")
     args = node.args if isinstance(node, ast.Call) else []
@@ -355,7 +355,7 @@ def _within(path: str, prefixes: Iterable[str]) -> bool:
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The names that an import binds, and the full names that they stand for."""
+    """Yield the names that an import binds, and the full names that they stand for."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2
@@ -367,7 +367,7 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _held(path: str) -> str:
-    """``torch.nn.init.math.exp`` is ``math.exp``."""
+    """Shorten a path to the module it ends in: ``torch.nn.init.math.exp`` is ``math.exp``."""
     parts = path.split(".")
     place = max((i for i, part in enumerate(parts[:-1]) if part in HELD), default=0)
     if parts[-1] in HELD and len(parts) > 1 and parts[0] != "builtins":
@@ -377,7 +377,7 @@ def _held(path: str) -> str:
 
 
 def _dotted(node: ast.AST, lookup: Callable[[str], str | None]) -> str | None:
-    """The full name of what an expression stands for, as far as it is a path through modules."""
+    """Return the full name of what an expression stands for, as far as it is a path through modules."""
     if isinstance(node, ast.Name):
         return lookup(node.id)
     if isinstance(node, ast.Attribute):
@@ -411,13 +411,13 @@ class _Book:
             self.stars += [path.removesuffix(".*") for name, path in cell.paths if name == "*"]
 
     def relevant(self, name: str) -> list[_Binding]:
-        """The bindings of a name, from the last on that certainly replaced the others."""
+        """Return the bindings of a name, from the last on that certainly replaced the others."""
         found = self.bindings.get(name, [])
         whole = [i for i, b in enumerate(found) if b.certain and name in _defined(b.node)]
         return found[whole[-1] :] if whole else found
 
     def path(self, name: str, asked: frozenset[str] = frozenset()) -> str | None:
-        """What a global name stands for, if that is in a module."""
+        """Return what a global name stands for, if that is in a module."""
         if name in self.paths:
             return self.paths[name]
         if name in self.bindings:
@@ -438,7 +438,7 @@ def _bindings(tree: ast.Module, certain: bool) -> Iterator[_Binding]:
 
 
 def _shallow(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement that run with it: not those inside of functions."""
+    """Yield the nodes of a statement that run with it: not those inside of functions."""
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()
@@ -454,7 +454,7 @@ def _root(node: ast.AST) -> str:
 
 
 def _defined(statement: ast.stmt) -> set[str]:
-    """The names that a statement gives a new value without conditions."""
+    """Return the names that a statement gives a new value without conditions."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     if isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -464,7 +464,7 @@ def _defined(statement: ast.stmt) -> set[str]:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds, or whose things it changes; a function's global ones too."""
+    """Return the names that a statement binds, or whose values it changes; a function's global ones too."""
     found = set()
     for node in _shallow(statement):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -479,7 +479,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _plain(statement: ast.stmt) -> bool:
-    """Whether a statement cannot fail: an import, a definition made of definitions, a constant."""
+    """Return whether a statement cannot fail: an import, a definition made of definitions, a constant."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         known = ("torch", "matplotlib", "numpy", *sys.stdlib_module_names)
         return all(path.split(".")[0] in known for _, path in _imports(statement)) and not getattr(
@@ -530,20 +530,20 @@ class _Reader(ast.NodeVisitor):
         self._asked: set[tuple[int, str]] = set()  # names whose values are being looked at
 
     def finds(self) -> Use | None:
-        """The first use; of Python numbers and powers of them, only both together."""
+        """Return the first use; of Python numbers and powers of them, only both together."""
         if not self.uses and self.forbids.numbers and self.taken and self.powers:
             return replace(self.powers, what="makes a power of Python numbers")
         return self.uses[0] if self.uses else None
 
     def stray(self) -> Use | None:
-        """A name that is used and that nothing defines: what it stands for was put there unseen."""
+        """Return a name that is used and that nothing defines: what it stands for was put there unseen."""
         for name, node in self.loaded.items():
             if name not in self.book.names and self.book.path(name) is None and name not in PRESENT:
                 return Use(f"uses {name}, which no cell defines", *_text(node), IN_ANSWERS)
         return None
 
     def _values(self, name: str) -> list[ast.AST | str] | None:
-        """What a name may stand for; None: it is not a function's own, or is being looked at already."""
+        """Return what a name may stand for, or None if it is not local to a function, or is being looked at already."""
         for place, scope in reversed(list(enumerate(self.scopes))):
             if name in scope:
                 return None if (place, name) in self._asked else scope[name]
@@ -574,16 +574,16 @@ class _Reader(ast.NodeVisitor):
         return None
 
     def resolve(self, node: ast.AST) -> str | None:
-        """The full name of what stands in a module."""
+        """Return the full name of what stands in a module."""
         return _dotted(node, self._lookup)
 
     def _own(self, node: ast.AST) -> bool:
-        """Whether an attribute is of the student's own making: of a class of theirs, of ctx."""
+        """Return whether an attribute is of the student's own making: of a class of theirs, of ctx."""
         root = _root(node)
         return root in OWN or (root in self.book.bindings and not self._is_local(root) and not self.book.path(root))
 
     def _free(self, node: ast.AST) -> bool:
-        """Whether an expression does not depend on the values of tensors: constants, shapes, limits of dtypes."""
+        """Return whether an expression is free of the values of tensors: constants, shapes, limits of dtypes."""
         free = self._free
         if isinstance(node, ast.Constant):
             return True
@@ -660,13 +660,13 @@ class _Reader(ast.NodeVisitor):
             self.visit(node.value)
 
     def _use(self, node: ast.AST) -> None:
-        """The student's own name that a path begins with: ``f = torch.exp`` and then ``f(x)``."""
+        """Note the student's own name that a path begins with: ``f = torch.exp`` and then ``f(x)``."""
         if (root := _root(node)) and not self._is_local(root):
             self.names.add(root)
             self.loaded.setdefault(root, node)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        """An import is judged where its name is used."""
+        """Do nothing: an import is judged where its name is used."""
 
     visit_ImportFrom = visit_Import
 
@@ -743,7 +743,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _local(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> dict[str, list[ast.AST | str]]:
-    """A function's own names: parameters (of which nothing is known), imports, and what else is assigned."""
+    """Return a function's local names: parameters (of which nothing is known), imports, and what else is assigned."""
     args = [a for a in ast.walk(function.args) if isinstance(a, ast.arg)]
     found: dict[str, list[ast.AST | str]] = {a.arg: [] for a in args}
     unknown, shared = set(found), set()

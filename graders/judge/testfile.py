@@ -29,7 +29,7 @@ ASSERTIONS = {"gradcheck", "gradgradcheck", "assert_close", "assert_allclose", "
 
 
 def cell_source(first_line: str) -> str | None:
-    """The text below `first_line` in the last cell run that begins with it, from this kernel's own history.
+    """Return the text below `first_line` in the last cell run that begins with it, from this kernel's own history.
 
     What lies on disk under that name may be anybody's. The engine, which holds the notebook, does not need this.
     """
@@ -43,7 +43,7 @@ def cell_source(first_line: str) -> str | None:
 
 
 def ask(message: Message) -> list[Message]:
-    """What `testrun` answers, in a fresh process. The engine has a kernel in its sandbox for that."""
+    """Run `testrun` in a fresh process; return its answer. The engine has a kernel in its sandbox for that."""
     one_thread = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # a fork must not meet another thread
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -60,7 +60,7 @@ def ask(message: Message) -> list[Message]:
 
 
 def source_of(function: type[Function], name: str) -> str:
-    """A module's text with one class of that name, which does what `function` does. Its methods use torch alone."""
+    """Return a module's text with a class of that name that does what `function` does. Its methods use torch alone."""
     methods = [getattr(function, m) for m in ("forward", "setup_context", "backward")]
     own = [textwrap.dedent(inspect.getsource(m)) for m in methods if m not in (Function.setup_context,)]
     body = textwrap.indent("\n".join(own), "    ")
@@ -178,7 +178,7 @@ class FileTask:
         return Verdict(self.name, check.name, check.points, 0.0, message, evidence or {})
 
     def _run(self, source: str, seed: int, ask: Ask) -> dict[str, Message]:
-        """What the file says of each class, by its name. Those after one that ran out of time are missing."""
+        """Run the file; return what it says of each class by name, up to one that runs out of time."""
         texts = {**self.right, **{n: w.source for n, w in self.wrong.items()}}
         names = random.Random(seed).sample(sorted(texts), len(texts))
         message = {
@@ -193,7 +193,7 @@ class FileTask:
         return dict(zip(names, ask(message), strict=False))
 
     def _trouble(self, source: str, said: dict[str, Message]) -> tuple[str, dict[str, str]] | None:
-        """Why the file earns nothing, and the place."""
+        """Return why the file earns nothing, and the place."""
         if late := [s for s in said.values() if s["status"] == "timed out"]:
             limit = late[0]["limit"]
             if limit > self.limit and len(said) > 1:
@@ -225,7 +225,7 @@ class FileTask:
 
 
 def _reason(said: Message) -> str:
-    """Why a test is likely to fail what is right."""
+    """Return why a test is likely to fail what is right."""
     kind, message = said["kind"], said["message"]
     if kind == "GradcheckError":
         return "gradcheck needs float64 inputs with requires_grad, and its own default tolerances."
@@ -242,13 +242,13 @@ def _reason(said: Message) -> str:
 
 
 def _called(node: ast.AST) -> str:
-    """The last name of what a call calls: "allclose" of torch.allclose(...)."""
+    """Return the last name of what a call calls: "allclose" of torch.allclose(...)."""
     function = node.func if isinstance(node, ast.Call) else None
     return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def _silent(tree: ast.Module, returned: list[str]) -> str:
-    """A sentence on tests that look and do not assert; "" if there are none."""
+    """Return a sentence on tests that look and do not assert; "" if there are none."""
     nodes = list(ast.walk(tree))
     if not any(isinstance(n, ast.Assert | ast.Raise) or _called(n) in ASSERTIONS for n in nodes):
         return " Nothing in the file asserts: a test that prints or computes passes whatever comes out."
@@ -266,7 +266,7 @@ def _silent(tree: ast.Module, returned: list[str]) -> str:
 
 
 def _quiet(call: ast.Call) -> bool:
-    """Whether gradcheck was asked to return False in place of raising."""
+    """Return whether gradcheck was asked to return False in place of raising."""
     return any(
         k.arg == "raise_exception" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords
     )

@@ -437,7 +437,7 @@ def test_whatever_comes_back_ends_in_a_verdict(set_name: str, task: Task) -> Non
         assert verdict.earned in (0, check.points) and len(str(verdict).encode()) < 10_000
         assert time.process_time() - start < 10
         seen.append(verdict)
-    assert any("damaged" in v.message for v in seen) and any("damaged" not in v.message for v in seen)
+    assert any("corrupted" in v.message for v in seen) and any("corrupted" not in v.message for v in seen)
 
 
 def test_a_damaged_answer_earns_nothing_and_says_so() -> None:
@@ -451,5 +451,5 @@ def test_a_damaged_answer_earns_nothing_and_says_so() -> None:
         return answer
 
     verdict = task.judge("gradient", Operation(ask))
-    assert verdict.earned == 0 and verdict.message.startswith("What came back from your code was damaged")
+    assert verdict.earned == 0 and verdict.message.startswith("Your code's reply was corrupted")
     assert "grads of a record cannot be right" in verdict.message

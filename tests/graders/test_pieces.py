@@ -20,7 +20,8 @@ from graders.inside.pristine import settings
 from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
 from graders.inside.wire import WireError, copy_of, decode, encode
 from graders.judge import looks as look
-from graders.judge.task import Check, Draw, Task
+from graders.judge.draw import Draw
+from graders.judge.task import Check, Task
 from graders.sets import load
 
 X = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
