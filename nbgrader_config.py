@@ -17,10 +17,9 @@ from nbgrader.preprocessors import (
     OverwriteKernelspec,
 )
 
-from graders.collect import Collector, Extractor
-from graders.engine.execute import TrustedExecute
-from graders.feedback import Feedback, clean_page
-from graders.preprocess import CleanSubmission, SaveGrades, SubmissionExporter
+from graders.classroom.collect import Collector, Extractor
+from graders.classroom.feedback import Feedback, clean_page
+from graders.classroom.nbgrader_steps import CleanSubmission, SaveGrades, SubmissionExporter, TrustedExecute
 
 # A new gradebook asks the `alembic` console script for its version; without it nbgrader leaves a half-made database.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

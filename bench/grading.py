@@ -42,7 +42,7 @@ from pathlib import Path
 
 from nbgrader.api import Gradebook
 
-from graders.sample import build, students
+from graders.classroom.sample import build, students
 from tools.stock import ROOT, StockError, environment, nbgrader, stock_course
 
 SETS = ("01_relu", "06_linear", "10_flash_attention")

@@ -1,72 +1,112 @@
 """The command line: ``python -m graders grade | collect | doctor | scores | sample``, run from the course's folder.
 
-Each command drives nbgrader's own parts; what they lack is here: one clear line per fault, progress, an exit code.
+Arguments are read before anything heavy is loaded: each command imports what it needs, and `grade` starts a sandbox
+before that, since a sandbox takes as long to start as the imports.
 """
 
 import argparse
+import gc
 import os
+import signal
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psutil
+from graders.classroom.errors import CourseError
+from graders.engine.cores import cores
+from graders.engine.errors import PoolError
+from graders.notebook import doctor
+from graders.notebook.files import KEPT
+from graders.notebook.problem import printable
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
-
-from . import doctor, report
-from .checkup import checkup, misplaced
-from .collect import collect
-from .course import Course, CourseError
-from .doctor import plain
-from .engine import pool
-from .engine.job import Job
-from .engine.once import cells_once, prepared_once
-from .engine.timing import note, phase
-from .sample import SampleError, run_sample
-from .submission import Problem
+if TYPE_CHECKING:
+    from graders.classroom.course import Course
+    from graders.engine.job import Settings
+    from graders.engine.sandbox import WarmParent
 
 EXIT_CODES = (
-    "exit codes: 0 nothing to look at, 1 at least one fault (each has its line on stderr), 2 a wrong command, "
-    "130 stopped by Ctrl-C"
+    "exit codes: 0 no problems, 1 at least one problem (each has its line on stderr), 2 usage error, 130 interrupted "
+    "by Ctrl-C"
 )
 
 
+class _NotBegun(Exception):
+    """Ctrl-C came while modules loaded."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; return its exit code."""
     arguments = _parser().parse_args(argv)
-    if argv is None and "GRADERS_PROFILE" in os.environ:
-        note("start: interpreter and imports", time.time() - psutil.Process().create_time())
     try:
         with warnings.catch_warnings():
             if not arguments.verbose:
                 warnings.simplefilter("ignore")
             return arguments.run(arguments)
-    except (CourseError, SampleError, pool.PoolError) as error:
+    except _NotBegun:
+        print("\ngraders: interrupted before it started", file=sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        print(f"\ngraders: interrupted; {_how_to_go_on(arguments)}", file=sys.stderr)
+        return 130
+    except (CourseError, PoolError) as error:
         print(f"graders: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"\ngraders: stopped; {_how_to_go_on(arguments)}", file=sys.stderr)
-        return 130
+    finally:
+        if argv is None:
+            gc.freeze()  # the process ends: looking for garbage once more would take a while
 
 
 def _how_to_go_on(arguments: argparse.Namespace) -> str:
-    """What the command that was stopped leaves behind, and what to type next."""
+    """Return what the interrupted command leaves behind, and what to type next."""
     if arguments.run is not _grade:
-        return "the same command begins anew"
+        return "run the same command to start over"
     if arguments.force:
         return "what was graded is kept; without --force it goes on from there, with what has no score yet"
     return "what was graded is kept, the same command goes on from there"
 
 
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Load modules within this, quickly. Ctrl-C waits until the end: a module that is interrupted may raise anything.
+
+    Raises:
+        _NotBegun: Ctrl-C came meanwhile.
+    """
+    # jsonschema builds 38 parsers for formats that no notebook has when it finds this package: half of the time.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    masked = hasattr(signal, "pthread_sigmask")
+    if masked:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    gc.disable()  # what is imported stays: looking through it for garbage takes a fifth of the time to start
+    try:
+        try:
+            yield
+        finally:
+            gc.freeze()
+            gc.enable()
+            if masked:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    except KeyboardInterrupt:
+        raise _NotBegun from None
+    if "GRADERS_PROFILE" in os.environ:
+        import psutil
+
+        from graders.engine.timing import note
+
+        note("start: interpreter and imports", time.time() - psutil.Process().create_time())
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m graders", description=__doc__.split("\n")[0], epilog=EXIT_CODES)
+    parser = argparse.ArgumentParser(
+        prog="python -m graders",
+        description="Grade a course folder: collect, check, grade, and print scores.",
+        epilog=EXIT_CODES,
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
@@ -75,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         return sub
 
-    sub = command("grade", _grade, "grade what was handed in for a set, several submissions at a time")
+    sub = command("grade", _grade, "grade the submissions of a set, several at a time")
     sub.add_argument("set", metavar="SET", help="01_relu, or relu for short")
     sub.add_argument("student", metavar="STUDENT", nargs="*", help="only these (default: all in submitted/)")
     sub.add_argument(
@@ -87,12 +127,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--force", action="store_true", help="grade again what is graded already")
     where = sub.add_mutually_exclusive_group()
     where.add_argument(
-        "--workers", type=_count, metavar="N", help=f"submissions at a time (default: one a core, {pool.cores()} here)"
+        "--workers", type=_count, metavar="N", help=f"submissions at a time (default: one a core, {cores()} here)"
     )
     where.add_argument(
         "--scheduler", metavar="URL", help="run submissions on the workers of this Dask scheduler: tcp://HOST:8786"
     )
-    sub.add_argument("--no-sandbox", action="store_true", help="go on where what is handed in cannot be confined")
+    sub.add_argument("--no-sandbox", action="store_true", help="go on where submitted code cannot be confined")
     sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db: postgresql+psycopg://...")
 
     sub = command("collect", _collect, "bring folders and archives of notebooks into submitted/")
@@ -100,15 +140,17 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="a folder, a notebook, a .zip or a .tar.gz")
 
     sub = command(
-        "doctor", _doctor, "see who would be graded and repair what can be; a notebook before it is handed in"
+        "doctor",
+        _doctor,
+        "check submissions and repair what can be repaired; also works on a single notebook before it is submitted",
     )
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="submitted/, part of it, or any notebook")
     sub.add_argument("--dry-run", action="store_true", help="say what is wrong, write nothing")
-    sub.epilog = f"{doctor.EXIT_CODES}. What is repaired is kept as it was in {doctor.KEPT}/, and is not graded again."
+    sub.epilog = f"{doctor.EXIT_CODES}. Files that are repaired are kept as they were in {KEPT}/."
 
     sub = command("scores", _scores, "print the scores that the gradebook holds")
     sub.add_argument("--csv", action="store_true", help="as comma-separated values")
-    sub.add_argument("--why", action="store_true", help="a line on each lost point as well")
+    sub.add_argument("--why", action="store_true", help="print a line on each lost point as well")
     sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db")
 
     sub = command("sample", _sample, "build the sample class, grade it, write its feedback and compare its scores")
@@ -128,225 +170,134 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _grade(arguments: argparse.Namespace) -> int:
-    course = Course(Path.cwd(), arguments.verbose, arguments.db)
+def _early_parent() -> "WarmParent | None":
+    """Return a warm parent that starts while modules load, None where none can be had or all is loaded already."""
+    if "torch" in sys.modules or os.name != "posix":
+        return None
+    with _loading():
+        import matplotlib  # noqa: F401 (the sandbox is given its list of fonts)
+
+        from graders.engine.sandbox import SandboxError, WarmParent
+    with suppress(SandboxError, OSError):  # without one the wait comes later
+        return WarmParent("required")
+    return None
+
+
+def _settings(course: "Course", arguments: argparse.Namespace) -> "Settings":
+    """Return the limits as configured, or as the arguments have them."""
+    settings = course.settings
     if arguments.seed is not None:
-        os.environ["GRADERS_SEED"] = str(arguments.seed)
+        settings = replace(settings, seed=arguments.seed)
     if arguments.timeout:
-        course.app.config.TrustedExecute.timeout = arguments.timeout
-        course.app.config.TrustedExecute.notebook_timeout = 4 * arguments.timeout
+        settings = replace(settings, cell_time=arguments.timeout, notebook_time=4 * arguments.timeout)
     if arguments.no_sandbox:
-        course.app.config.TrustedExecute.sandbox = "off"
-    assignment = course.find(arguments.set)
-    students = course.students(assignment)
-    chosen = set(arguments.student)
-    strays = [found for found in misplaced(course, assignment) if not chosen or found[0] in chosen]
-    _tell(*(f"{plain(student, 60)}: {problem}" for student, problem in strays))
-    if unknown := sorted(chosen - set(students)):
-        where = f"submitted/{unknown[0] if len(unknown) == 1 else 'STUDENT'}/{assignment}/"
-        raise CourseError(f"nothing handed in for {assignment} by {', '.join(unknown)}; it would be in {where}")
-    students = [student for student in students if not chosen or student in chosen]
-    if not students:
-        raise CourseError(f"nothing handed in for {assignment}: submitted/STUDENT/{assignment}/ is where it belongs")
-    with _alone(course, assignment):
-        _register(course, assignment)  # while the warm parent loads
-        with _crew(course, arguments.workers, arguments.scheduler) as crew:
-            faults = grade_class(course, assignment, students, arguments.force, crew, len(strays))
+        settings = replace(settings, sandbox="off")
+    return settings
+
+
+def _grade(arguments: argparse.Namespace) -> int:
+    early = None if arguments.no_sandbox or arguments.scheduler else _early_parent()
+    with ExitStack() as at_end:
+        if early:
+            at_end.callback(early.close)
+        with _loading():
+            from graders.classroom.checkup import misplaced
+            from graders.classroom.console import say
+            from graders.classroom.course import Course
+            from graders.classroom.grading import Grading
+            from graders.classroom.lock import alone
+            from graders.engine import pool, run
+            from graders.engine.timing import phase
+        if early:
+            run.provide(early)
+        course = Course(Path.cwd(), arguments.verbose, arguments.db)
+        settings = _settings(course, arguments)
+        if os.name != "posix":
+            raise CourseError("grading needs Linux or macOS: a notebook runs in a forked process")
+        assignment = course.find(arguments.set)
+        students = course.students(assignment)
+        chosen = set(arguments.student)
+        strays = [found for found in misplaced(course, assignment) if not chosen or found[0] in chosen]
+        say(*(f"{printable(student, 60)}: {problem}" for student, problem in strays))
+        if unknown := sorted(chosen - set(students)):
+            where = f"submitted/{unknown[0] if len(unknown) == 1 else 'STUDENT'}/{assignment}/"
+            raise CourseError(f"nothing handed in for {assignment} by {', '.join(unknown)}; it would be in {where}")
+        students = [student for student in students if not chosen or student in chosen]
+        if not students:
+            where = f"submitted/STUDENT/{assignment}/"
+            raise CourseError(f"nothing handed in for {assignment}: {where} is where it belongs")
+        at_end.enter_context(alone(course.source(assignment)))
+        with phase("start: registering"):
+            course.register(assignment)  # while the warm parent loads
+        workers = arguments.workers or cores()
+        crew = at_end.enter_context(pool.hired(settings, workers, arguments.scheduler, say))
+        faults = Grading(course, assignment, crew, settings).grade(students, arguments.force, len(strays))
     return 1 if faults or strays else 0
 
 
-_locks: list[int] = []  # descriptors that only this process may hold
-
-
-@contextmanager
-def _alone(course: Course, assignment: str) -> Iterator[None]:
-    """No other command of this machine grades this set in this course meanwhile: the work would be done twice.
-
-    Raises:
-        CourseError: one does.
-    """
-    if fcntl is None:
-        yield
-        return
-    _locks.append(os.open(course.source(assignment), os.O_RDONLY))
-    try:
-        with suppress(OSError):  # a file system without locks
-            try:
-                fcntl.flock(_locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CourseError(
-                    f"{assignment} is being graded by another command: wait until it has ended, or stop it by Ctrl-C"
-                ) from None
-        yield
-    finally:
-        os.close(_locks.pop())
-
-
-def _unlock() -> None:
-    """After a fork: a lock is its parent's, and ends with it."""
-    while _locks:
-        os.close(_locks.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
-
-
-@contextmanager
-def _crew(course: Course, workers: int | None = None, scheduler: str | None = None) -> Iterator[pool.Crew | None]:
-    """Those who execute submissions, ended with this; None: this process does."""
-    settings = course.settings
-    workers = workers or pool.cores()
-    if settings is None or os.name != "posix":
-        yield None
-    elif scheduler is None and workers == 1:
-        with pool.nobody(settings):
-            yield None
-    else:
-        crew = pool.Remote(scheduler, _tell) if scheduler else pool.Local(workers, settings)
-        try:
-            yield crew
-        finally:
-            crew.stop()
-
-
-def _register(course: Course, assignment: str) -> None:
-    with prepared_once(), phase("start: registering"):
-        course.register(assignment)
-
-
-def grade_class(
-    course: Course, assignment: str, students: Sequence[str], force: bool, crew: pool.Crew | None = None, told: int = 0
-) -> dict[str, list[Problem]]:
-    """Grade students of a registered set with progress, a line per fault on stderr and a summary; faults by student.
-
-    ``told`` is how many faults were named already.
-    """
-    faults: dict[str, list[Problem]] = {}
-    graded = failed = 0
-    start = time.monotonic()
-    with prepared_once(), cells_once():
-        todo = {student for student in students if force or not course.is_graded(assignment, student)}
-        work = (
-            (student, _jobs(course, assignment, student) if crew and student in todo else []) for student in students
-        )
-        _progress(f"{assignment}: {len(students)} submission{'s' * (len(students) != 1)}, {len(todo)} to grade")
-        finished = pool.executed(crew, work) if crew else work
-        for number, (student, results) in enumerate(finished, 1):
-            ready = pool.answering(results, crew) if crew else nullcontext()
-            with ready, phase("nbgrader: sanitising, saving, writing"):
-                executed, problems = course.grade(assignment, student, student in todo)
-            graded += executed
-            failed += any(problem.fatal for problem in problems)
-            new = student in todo
-            todo.discard(student)
-            if problems:
-                faults[student] = problems
-                _tell(*(f"{student}: {problem}" for problem in problems))
-            if new or sys.stdout.isatty():
-                _progress(f"{assignment}: {number} of {len(students)}, {student}{_rate(start, graded, len(todo))}")
-    _progress("")
-    kept = len(students) - graded - failed
-    parts = [f"{len(students) - failed} of {len(students)} submissions graded in {_clock(time.monotonic() - start)}"]
-    parts += [f"{kept} of them before"] if kept > 0 else []
-    lines = told + sum(map(len, faults.values()))
-    parts += [f"{lines} fault{'s' * (lines != 1)} above"] if lines else []
-    print(f"{assignment}: {', '.join(parts)}.")
-    return faults
-
-
-def _jobs(course: Course, assignment: str, student: str) -> list[Job]:
-    with phase("nbgrader: sanitising ahead"):
-        return course.jobs(assignment, student)
-
-
-def _rate(start: float, graded: int, left: int) -> str:
-    """How fast it goes and how long it takes, once that can be told."""
-    seconds = time.monotonic() - start
-    if not graded or not left:
-        return ""
-    rate = f"{graded / seconds:.1f} a second" if graded > seconds else f"{60 * graded / seconds:.0f} a minute"
-    return f", {rate}, {_clock(left * seconds / graded)} left"
-
-
-def _tell(*lines: str) -> None:
-    """Say something on stderr, on lines of its own."""
-    if sys.stdout.isatty():
-        _progress("")
-    for line in lines:
-        print(plain(line, 1000), file=sys.stderr, flush=True)
-
-
-def _progress(text: str) -> None:
-    """A line that the next one overwrites on a terminal; elsewhere one line a student."""
-    if sys.stdout.isatty():
-        print(f"\r\x1b[K{plain(text)}", end="", flush=True)
-    elif text:
-        print(plain(text), flush=True)
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
 def _collect(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.collect import collect
+        from graders.classroom.course import Course
     course = Course(Path.cwd(), arguments.verbose)
     assignment = course.find(arguments.set)
     if missing := [str(path) for path in arguments.path if not path.exists()]:
         raise CourseError(f"there is no {', '.join(missing)}")
-    students, told = collect(course.root, assignment, arguments.path)
-    for line in told:
+    students, lines = collect(course.root, assignment, arguments.path)
+    for line in lines:
         print(line, file=sys.stderr)
-    print(
-        f"{assignment}: {len(students)} collected into submitted/" + (f" ({', '.join(students)})" if students else "")
-    )
-    return 1 if told or not students else 0
+    names = f" ({', '.join(students)})" if students else ""
+    print(f"{assignment}: {len(students)} collected into submitted/{names}")
+    return 1 if lines or not students else 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.checkup import checkup
+        from graders.classroom.course import Course
     return checkup(Course(Path.cwd(), arguments.verbose), arguments.path, arguments.dry_run)
 
 
 def _scores(arguments: argparse.Namespace) -> int:
-    course = Course(Path.cwd(), arguments.verbose, arguments.db)
-    rows, most = course.scores()
-    if arguments.csv:
-        print(report.as_csv(rows, most), end="")
-        return 0
-    if not rows:
-        raise CourseError("nothing is graded yet: `python -m graders grade SET` does it")
-    print(report.table(rows, most))
-    if arguments.why:
-        print()
-        print_lost(course, rows)
+    with _loading():
+        from graders.classroom import report
+        from graders.classroom.course import Course
+        from graders.classroom.gradebook import Records
+    with Records(Course(Path.cwd(), arguments.verbose, arguments.db)) as records:
+        rows, most = records.scores()
+        if arguments.csv:
+            print(report.as_csv(rows, most), end="")
+            return 0
+        if not rows:
+            raise CourseError("nothing is graded yet: `python -m graders grade SET` does it")
+        print(report.table(rows, most))
+        if arguments.why:
+            print()
+            for line in records.lines(rows):
+                print(line)
     return 0
 
 
-def print_lost(course: Course, rows: dict[str, dict[str, float | None]]) -> None:
-    """A line on each lost point of the class."""
-    for student in sorted(rows):
-        for assignment, score in sorted(rows[student].items()):
-            if score is None:
-                print(f"{student}  {assignment}  not graded")
-                continue
-            for lost in course.lost(assignment, student):
-                print(lost)
-
-
-def _registered(course: Course, assignment: str, *rest: object, **more: object) -> dict[str, list[Problem]]:
-    _register(course, assignment)
-    return grade_class(course, assignment, *rest, **more)
-
-
 def _sample(arguments: argparse.Namespace) -> int:
-    course = Course(Path.cwd(), arguments.verbose)
-    try:
-        with _crew(course) as crew:
-            if isinstance(crew, pool.Local):
+    early = _early_parent()
+    with ExitStack() as at_end:
+        if early:
+            at_end.callback(early.close)
+        with _loading():
+            from graders.classroom.console import say
+            from graders.classroom.course import Course
+            from graders.classroom.sample import run_sample
+            from graders.engine import pool, run
+        if early:
+            run.provide(early)
+        course = Course(Path.cwd(), arguments.verbose)
+        settings = course.settings
+        try:
+            with pool.hired(settings, cores(), None, say) as crew:
                 crew.ready()
-            return run_sample(course, partial(_registered, crew=crew), print_lost, arguments.update)
-    except pool.PoolError as error:
-        print(f"graders: the sample class is harmless, it is graded without a sandbox ({error})", file=sys.stderr)
-    course.app.config.TrustedExecute.sandbox = "off"
-    with _crew(course) as crew:
-        return run_sample(course, partial(_registered, crew=crew), print_lost, arguments.update)
+                return run_sample(course, crew, settings, arguments.update)
+        except PoolError as error:
+            say(f"graders: the sample class is harmless, it is graded without a sandbox ({error})")
+        settings = replace(settings, sandbox="off")
+        with pool.hired(settings, cores(), None, say) as crew:
+            return run_sample(course, crew, settings, arguments.update)

@@ -7,12 +7,12 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
 
-from graders import testfile
-from graders.engine import proxy
-from graders.engine.proxy import DESK
-from graders.observe import pristine
-from graders.operation import Operation, Responder
+from graders.inside.operation import Operation, Responder
+from graders.inside.pristine import pristine
+from graders.judge import proxy, testfile
+from graders.judge.proxy import DESK
 from graders.sets import load
 
 
@@ -36,8 +36,8 @@ def silence() -> Iterator[None]:
             os.close(kept)
 
 
-def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Callable] | None = None) -> float:
-    """Judge one aspect of a task, print the verdict, return the points earned.
+def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Any] | None = None) -> float:
+    """Judge one aspect of a task, show the verdict, return the points earned.
 
     Args:
         set_name: the set's module: ``relu``.
@@ -53,10 +53,12 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Call
     seed = desk.seed if desk else int(os.environ.get("GRADERS_SEED", "0"))
     with silence(), pristine():
         if not isinstance(task, testfile.FileTask):
+            if get is None:
+                raise TypeError(f"{task_name} is an operation: say how to get at it, as lambda: {task_name}")
             verdict = task.judge(check_name, proxy.operation(get()) if desk else Operation(Responder(get)), seed)
         elif desk:
             verdict = task.judge(check_name, desk.cell_source(task.first_line), seed, desk.run_file)
         else:
             verdict = task.judge(check_name, testfile.cell_source(task.first_line), seed)
-    print(verdict)
+    verdict.show()
     return float(verdict.earned)

@@ -67,7 +67,7 @@ class Page(HTMLParser):
         if self.hidden or given.get("aria-hidden") == "true":
             self.hidden += tag not in VOID
         elif tag == "svg" and not (given.get("aria-label") or given.get("aria-labelledby")):
-            self.unsaid = self.get_starttag_text()[:60]
+            self.unsaid = (self.get_starttag_text() or "")[:60]
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take `<path/>` for an element that ends; HTML's own, such as `<br/>`, have no end."""

@@ -17,6 +17,7 @@ import math
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from tools.cards import Card, read_card
 from tools.notebooks import ROOT, NotebookError, read, write
@@ -106,9 +107,9 @@ def draw_map(chapters: dict[str, tuple[str, Card]]) -> str:
         lines.append(f"{number} · {card.minutes} min")
         parts.append(f'<rect x="{left[name]}" y="{top[name]}" width="{wide}" height="{high}" rx="6" fill="{BOX}"/>')
         for n, line in enumerate(lines):
-            x, y = left[name] + wide / 2, top[name] + high / 2 + 4 + 15 * (n - (len(lines) - 1) / 2)
+            across, down = left[name] + wide / 2, top[name] + high / 2 + 4 + 15 * (n - (len(lines) - 1) / 2)
             weight = 400 if line is lines[-1] else 600
-            parts.append(f'<text x="{x:g}" y="{y:g}" font-weight="{weight}">{line}</text>')
+            parts.append(f'<text x="{across:g}" y="{down:g}" font-weight="{weight}">{line}</text>')
     total = sum(card.minutes for _, card in chapters.values())
     size = 3 * wide + 2 * gap, max(top.values()) + high
     return (
@@ -132,7 +133,7 @@ def _halves(text: str) -> list[str]:
 
 def losses(page: str) -> dict[str, list[float]]:
     """Run the page's Python, which leaves the losses of the two nets as ``by_hand`` and ``by_autograd``."""
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         try:
             with contextlib.redirect_stdout(io.StringIO()):

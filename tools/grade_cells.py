@@ -3,17 +3,22 @@
 import importlib.util
 import re
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+if TYPE_CHECKING:  # both take torch along
+    from graders.judge.task import Check, Task
+    from graders.judge.testfile import FileCheck, FileTask
 
-def text(slug: str, task: object, check: object) -> str:
+
+def text(slug: str, task: "Task | FileTask", check: "Check | FileCheck") -> str:
     """The source of one grade cell.
 
     Args:
         slug: the set's: ``relu``.
-        task: a `graders.task.Task` or a `graders.testfile.FileTask`.
+        task: what a student is asked for.
         check: one of its checks.
     """
     get = f", lambda: {task.call.split('(')[0]}" if hasattr(task, "call") else ""
@@ -25,7 +30,7 @@ def text(slug: str, task: object, check: object) -> str:
     )
 
 
-def _cell(slug: str, task: object, check: object) -> NotebookNode:
+def _cell(slug: str, task: "Task | FileTask", check: "Check | FileCheck") -> NotebookNode:
     name = f"test_{task.name}_{check.name}"
     cell = new_code_cell(text(slug, task, check), id=name.lower().replace("_", "-"))
     cell.metadata = NotebookNode(
@@ -37,7 +42,7 @@ def _cell(slug: str, task: object, check: object) -> NotebookNode:
 
 
 def set_file(slug: str) -> ModuleType | None:
-    """The set of a notebook, None where there is no such file."""
+    """The set of a notebook, None where there is none."""
     name = f"graders.sets.{slug}"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
@@ -52,7 +57,8 @@ def fill(notebook: NotebookNode, slug: str) -> None:
     if (found := set_file(slug)) is None:
         return
     tasks = {task.name: task for task in found.TASKS}
-    cells, pending = [], []
+    cells: list[NotebookNode] = []
+    pending: list[NotebookNode] = []
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", "")
         if name.startswith("test_") and cell.metadata.nbgrader.grade:

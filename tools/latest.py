@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from nbformat import NotebookNode
@@ -156,14 +157,14 @@ def environment(root: Path, folder: Path, torch: str, fresh: bool) -> Path:
     requirements(root, folder / "requirements", torch)
     venv = folder / "venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    pip = [python, "-m", "pip"]
+    pip = [str(python), "-m", "pip"]
     if fresh:
         shutil.rmtree(venv, ignore_errors=True)
     if not python.exists() or subprocess.run([*pip, "--version"], capture_output=True).returncode:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
     wanted = folder / "requirements" / "requirements-dev.txt"
     quiet = ["--quiet", "--disable-pip-version-check", "--no-compile", "--upgrade"]
-    done = subprocess.run([*pip, "install", *quiet, "-r", wanted], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([*pip, "install", *quiet, "-r", str(wanted)], stderr=subprocess.PIPE, text=True)
     if done.returncode:
         said = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
         raise LatestError(
@@ -173,8 +174,19 @@ def environment(root: Path, folder: Path, torch: str, fresh: bool) -> Path:
     return python
 
 
-def facts(python: Path) -> dict[str, dict[str, str] | str]:
+class Facts(NamedTuple):
     """Python's version and all packages of an environment."""
+
+    python: str
+    packages: dict[str, str]
+
+
+def facts(python: Path) -> Facts:
+    """Look at an environment.
+
+    Raises:
+        LatestError: it cannot import torch.
+    """
     code = (
         "import importlib.metadata as m, json, platform, torch\n"
         "packages = {d.metadata['Name']: d.version for d in m.distributions()} | {'torch': torch.__version__}\n"
@@ -183,7 +195,7 @@ def facts(python: Path) -> dict[str, dict[str, str] | str]:
     done = subprocess.run([python, "-c", code], capture_output=True, text=True)
     if done.returncode:
         raise LatestError(f"the new environment cannot import torch: {last_line(done.stderr)}; try --fresh")
-    return json.loads(done.stdout)
+    return Facts(**json.loads(done.stdout))
 
 
 def differing(old: dict[str, str], new: dict[str, str]) -> list[str]:
@@ -194,7 +206,7 @@ def differing(old: dict[str, str], new: dict[str, str]) -> list[str]:
 
 def copy_course(root: Path, tree: Path) -> None:
     """Copy the course, as git sees it with what is not committed yet, to `tree`."""
-    listing = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(listing, capture_output=True, text=True)
     if done.returncode:
         raise LatestError(f"git does not list the course: {last_line(done.stderr)}; run it in a clone of the course")
@@ -218,9 +230,9 @@ def surroundings(python: Path, folder: Path, torch: str) -> dict[str, str]:
 
 def run_notebook(python: Path, path: Path, environ: dict[str, str]) -> str:
     """Run the notebook in place, past cells that raise; return why it did not come to its end, if so."""
-    command = [python, "-m", "nbconvert", "--to", "notebook", "--execute", "--allow-errors", "--inplace"]
+    command = [str(python), "-m", "nbconvert", "--to", "notebook", "--execute", "--allow-errors", "--inplace"]
     settings = [f"--ExecutePreprocessor.timeout={CELL_SECONDS}", "--ExecutePreprocessor.record_timing=False"]
-    done = subprocess.run([*command, *settings, path], env=environ, capture_output=True, text=True)
+    done = subprocess.run([*command, *settings, str(path)], env=environ, capture_output=True, text=True)
     return last_line(done.stderr) if done.returncode else ""
 
 
@@ -284,8 +296,9 @@ def run_chapter(python: Path, path: Path, environ: dict[str, str], patterns: Seq
 
 def run_tests(python: Path, tree: Path, folder: Path, environ: dict[str, str]) -> tuple[str, list[str]]:
     """Run the graders' tests, by which every solution is graded: what happened, and the failures, one line each."""
-    sets = sorted(path.stem for path in (tree / "graders/sets").glob("[a-z]*.py"))
-    total, failures = 0, []
+    sets = sorted(path.stem for path in (tree / "graders/sets").glob("[a-z]*"))
+    total = 0
+    failures: list[str] = []
     for file in sorted((tree / "tests/graders").glob("test_*.py")):
         for name in (
             sets if file.name == "test_sets.py" else [""]
@@ -303,15 +316,21 @@ def run_file(python: Path, test: str, tree: Path, folder: Path, environ: dict[st
     """Run a file of tests, past each that ends the process or never ends: how many, and the failures."""
     folder.mkdir(parents=True, exist_ok=True)
     results, log = folder / "results.xml", folder / f"{Path(test).stem}{environ['COURSE_SETS']}.log"
-    command = [python, "-m", "pytest", "-vv", "--tb=short", "-k", QUICK, f"--junitxml={results}", test]
+    command = [str(python), "-m", "pytest", "-vv", "--tb=short", "-k", QUICK, f"--junitxml={results}", test]
     lost: dict[str, str] = {}  # tests that ended with the process, and how
     while True:
         results.unlink(missing_ok=True)
         with log.open("a" if lost else "w", encoding="utf-8") as sink:
             skipped = [f"--deselect={name}" for name in lost]
-            output = {"stdout": sink, "stderr": subprocess.STDOUT}
             try:
-                done = subprocess.run([*command, *skipped], cwd=tree, env=environ, timeout=TEST_SECONDS, **output)
+                done = subprocess.run(
+                    [*command, *skipped],
+                    cwd=tree,
+                    env=environ,
+                    timeout=TEST_SECONDS,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                )
                 how = f"the process ended with status {done.returncode}"
             except subprocess.TimeoutExpired:
                 how = f"its file ran over {TEST_SECONDS} s"
@@ -328,7 +347,7 @@ def run_file(python: Path, test: str, tree: Path, folder: Path, environ: dict[st
     failed = {}
     for case, fault in faults:
         told = re.findall(r"^E +(.+)$", fault.text or "", re.MULTILINE) or [fault.get("message", "no message")]
-        failed[case.get("name")] = told[0][:LINE_LENGTH]
+        failed[case.get("name", "")] = told[0][:LINE_LENGTH]
     return len(cases) + len(lost), _told(lost | failed)
 
 
@@ -350,7 +369,7 @@ def complaints(log: str) -> list[str]:
 
 def build_book(python: Path, tree: Path, environ: dict[str, str]) -> list[str]:
     """Build the book of the copy, with the new outputs; return what `make book` would say."""
-    command = [python.parent / "jupyter-book", "build", "-W", "--keep-going", "-n", "-q", "."]
+    command = [str(python.parent / "jupyter-book"), "build", "-W", "--keep-going", "-n", "-q", "."]
     done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True)
     said = complaints(done.stdout + done.stderr)
     if done.returncode and not said:
@@ -389,8 +408,8 @@ def look(root: Path, folder: Path, report: Report, torch: str, fresh: bool) -> N
     say(f"[1/4] the environment, {torch}: minutes, and gigabytes where pip brings a CUDA build")
     python = environment(root, folder, torch, fresh)
     there, here = facts(python), facts(Path(sys.executable))
-    report.python, report.torch = there["python"], there["packages"]["torch"]
-    report.packages = differing(here["packages"], there["packages"])
+    report.python, report.torch = there.python, there.packages["torch"]
+    report.packages = differing(here.packages, there.packages)
     say(f"      torch {report.torch}; the stored outputs are of {report.was}")
     if "+cpu" in report.was and "+cpu" not in report.torch:
         say(

@@ -231,7 +231,8 @@ def _without_docstring(statement: ast.stmt, lines: list[str]) -> str:
     text = lines[statement.lineno - 1 : statement.end_lineno]
     if isinstance(statement, ast.FunctionDef) and ast.get_docstring(statement) is not None:
         docstring = statement.body[0]
-        del text[docstring.lineno - statement.lineno : docstring.end_lineno - statement.lineno + 1]
+        end = docstring.end_lineno or docstring.lineno
+        del text[docstring.lineno - statement.lineno : end - statement.lineno + 1]
     return "\n".join(text)
 
 

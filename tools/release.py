@@ -70,7 +70,7 @@ def gate(source: NotebookNode, release: NotebookNode) -> Iterator[str]:
     graded = {cell.metadata.nbgrader.grade_id: cell for cell in source.cells if "nbgrader" in cell.metadata}
     released = {cell.metadata.nbgrader.grade_id: cell for cell in release.cells if "nbgrader" in cell.metadata}
     tasks = [name for name, cell in graded.items() if cell.metadata.nbgrader.solution]
-    secret = {}
+    secret: dict[str, str] = {}
     for name, cell in graded.items():
         lines = answer_lines(cell.source) if cell.metadata.nbgrader.solution else hidden_lines(cell.source)
         secret |= dict.fromkeys(lines, name)

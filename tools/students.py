@@ -4,11 +4,12 @@
 
 In it are the chapters, the pages they link to, the exercises, the requirements and a README. Every file passes a gate
 first: no answer, hidden test, marker or grader, no instructor's command, no link that leads nowhere, nothing that is
-not on the list. Where the gate closes, the old folder and zip stay. ``doctor.py`` is in it, by which a student sees
-before handing in whether a notebook would be graded, and ``doctor.json``, the released cells that it compares with.
+not on the list. Where the gate closes, the old folder and zip stay. ``doctor.pyz`` is in it, a program by which a
+student sees before handing in whether a notebook would be graded: ``graders/notebook/`` and the released cells.
 """
 
 import argparse
+import io
 import json
 import re
 import sys
@@ -23,7 +24,8 @@ from nbformat import NotebookNode
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
 
-from graders import doctor
+from graders.notebook import doctor
+from graders.notebook.cells import released
 from tools.notebooks import ROOT, NotebookError, read
 from tools.release import GRADERS, MARKERS, gate, replace
 
@@ -33,8 +35,16 @@ INSTRUCTORS = re.compile(
     r"\b(gradebook|autograded?|generate_assignment|generate_feedback)\b|\b(solutions|sample|submitted)/"
 )
 PARTS = re.compile(
-    r"book/(\w+\.(ipynb|md)|checklist\.py)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|doctor\.(py|json)"
+    r"book/(\w+\.(ipynb|md)|checklist\.py)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|"
+    r"doctor\.pyz(/__main__\.py|/doctor/(\w+\.py|released\.json))"
 )
+OF_GRADERS = re.compile(r"constraints\.txt|doctor\.pyz/doctor/\w+\.py")  # they may name nbgrader
+MAIN = """import sys
+
+from doctor.doctor import main
+
+sys.exit(main())
+"""
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 DIRECTIVE = re.compile(r"^```\{bibliography\}\n.*?^```\n", re.DOTALL | re.MULTILINE)
 README = """# Custom Gradients in PyTorch: from ReLU to FlashAttention
@@ -53,7 +63,7 @@ Windows, a smaller download, how to see that it works.
 |---|---|
 {rows}
 
-Before you hand in, `python doctor.py exercises` says whether your notebooks would be graded, and repairs what it can.
+Before you hand in, `python doctor.pyz exercises` says whether your notebooks would be graded, and repairs what it can.
 
 Words are explained in the [glossary](book/glossary.md), symbols under [notation](book/notation.md), what tutorials get
 wrong in the [errata](book/errata.md), and works cited are in the [bibliography](book/bibliography.md).
@@ -81,18 +91,24 @@ def collect(root: Path) -> dict[str, bytes]:
         title = read(chapter).cells[0].source.splitlines()[0].removeprefix("# ")
         sets = [f"[{name}]({name})" for name in files if name.startswith(f"exercises/{chapter.stem}/")]
         rows.append(f"| [{title}](book/{chapter.name}) | {', '.join(sets)} |")
-    files["doctor.py"] = Path(doctor.__file__).read_bytes()
-    files["doctor.json"] = _released_cells(root)
+    files["doctor.pyz"] = _doctor(root)
     files["README.md"] = README.format(rows="\n".join(rows)).encode()
     return files
 
 
+def _doctor(root: Path) -> bytes:
+    """Zip the students' program: the modules of ``graders/notebook/`` and the released cells of all sets."""
+    modules = Path(doctor.__file__).parent.glob("*.py")
+    files = {f"doctor/{path.name}": path.read_bytes() for path in modules}
+    return zipped(files | {"doctor/released.json": _released_cells(root), "__main__.py": MAIN.encode()})
+
+
 def _released_cells(root: Path) -> bytes:
-    """The released cells of all sets, by notebook: what ``doctor.py`` holds a student's notebook against."""
+    """Collect the released cells of all sets, by notebook, as JSON."""
     sets = {}
     for path in sorted(root.glob("exercises/*/*.ipynb")):
         with suppress(NotebookError):  # the gate says so
-            sets[path.stem] = [asdict(cell) for cell in doctor.released(read(path)).values()]
+            sets[path.stem] = [asdict(cell) for cell in released(read(path)).values()]
     return (json.dumps(sets, indent=0, ensure_ascii=False) + "\n").encode()
 
 
@@ -108,7 +124,7 @@ def _plain_bibliography(root: Path) -> str:
 
 def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
     """What students must not get, one line each, by file."""
-    for name, content in files.items():
+    for name, content in _opened(files):
         if not PARTS.fullmatch(name):
             yield f"{name}: not a file that students get"
             continue
@@ -131,13 +147,23 @@ def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
             outputs = [str(output) for cell in notebook.cells for output in cell.get("outputs", [])]
             pages[", outputs"] = "\n".join(outputs)
         for place, page in pages.items():
-            for pattern in (MARKERS, INSTRUCTORS) + (() if name in ("constraints.txt", "doctor.py") else (GRADERS,)):
+            for pattern in (MARKERS, INSTRUCTORS) + (() if OF_GRADERS.fullmatch(name) else (GRADERS,)):
                 if match := pattern.search(page):
                     yield f"{name}{place}: {match.group()!r}"
             if place not in code and name.endswith((".ipynb", ".md")):  # runs[name](norm) is no link
                 for target in LINK.findall(page):
                     if not re.match(r"[a-z]+:", target) and _resolve(name, target) not in files:
                         yield f"{name}{place}: links to {target}, which students do not get"
+
+
+def _opened(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield each file by its path, and what is in the students' program in its place."""
+    for name, content in files.items():
+        if name.endswith(".pyz"):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                yield from ((f"{name}/{inner}", archive.read(inner)) for inner in archive.namelist())
+        else:
+            yield name, content
 
 
 def _exercise_faults(root: Path, name: str, notebook: NotebookNode) -> Iterator[str]:
@@ -162,13 +188,19 @@ def _resolve(name: str, target: str) -> str:
 
 
 def write_zip(files: dict[str, bytes], path: Path) -> None:
-    """A zip whose bytes depend on the files alone: sorted, with one date."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    """Write the files into a zip, in the folder that students unpack."""
+    path.write_bytes(zipped({f"{NAME}/{name}": content for name, content in files.items()}))
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    """Return a zip whose bytes depend on the files alone: sorted, with one date."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
         for name, content in sorted(files.items()):
-            entry = zipfile.ZipInfo(f"{NAME}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.external_attr = 0o644 << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, content)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
 
 
 def students(root: Path = ROOT) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from types import TracebackType
 
-from graders.engine import channel as frames
-from graders.engine.channel import ChannelError
 from graders.engine.job import Settings
-from graders.engine.sandbox import Parent, Share
-from graders.wire import WireError, decode, encode
+from graders.engine.memory import Share
+from graders.engine.sandbox import Parent
+from graders.inside import channel as frames
+from graders.inside.channel import ChannelError
+from graders.inside.wire import Message, WireError, decode_message, encode
 
 GRACE = 3.0  # seconds for an interrupt to arrive
 
@@ -83,21 +84,17 @@ class Kernel:
         """Run a cell statement by statement and show nothing; raises as `cell`."""
         self._exchange(frames.QUIET, source.encode("utf-8", "replace"), seconds)
 
-    def ask(self, path: str, message: dict, seconds: float) -> dict:
+    def ask(self, path: str, message: Message, seconds: float) -> Message:
         """Ask what an `Operation` asks, of the student's ``path`` ("Square.apply").
 
         Raises:
             WireError: the answer is damaged.
             OutOfTime, KernelGone: there is none.
         """
-        answer = self._exchange(frames.ASK, encode({"path": path, "message": message}), seconds)
-        value = decode(answer)
-        if not isinstance(value, dict):
-            raise WireError("an answer that is no message")
-        return value
+        return decode_message(self._exchange(frames.ASK, encode({"path": path, "message": message}), seconds))
 
-    def test_file(self, message: dict, seconds: float) -> object:
-        """What `graders.testrun.run` says; raises as `ask`."""
+    def test_file(self, message: Message, seconds: float) -> object:
+        """What `graders.inside.testrun.run` says; raises as `ask`."""
         answer = self._exchange(frames.FILE, json.dumps(message).encode(), seconds)
         try:
             said = json.loads(answer)
@@ -106,7 +103,9 @@ class Kernel:
         except (ValueError, RecursionError) as error:
             raise WireError(str(error)) from None
 
-    def _exchange(self, kind: bytes, data: bytes, seconds: float, show: Callable | None = None) -> bytes:
+    def _exchange(
+        self, kind: bytes, data: bytes, seconds: float, show: Callable[[object], None] | None = None
+    ) -> bytes:
         if not self.alive:
             raise KernelGone("it had died before")
         end = monotonic() + seconds
@@ -125,7 +124,7 @@ class Kernel:
             raise KernelGone(str(error)) from None
         raise OutOfTime
 
-    def _wait(self, kind: bytes, end: float, show: Callable | None) -> bytes:
+    def _wait(self, kind: bytes, end: float, show: Callable[[object], None] | None) -> bytes:
         """The frame that ends what `kind` began."""
         wanted = (frames.DONE,) if kind == frames.QUIET else (frames.DONE, frames.ANSWER)
         while True:

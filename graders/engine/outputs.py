@@ -6,10 +6,9 @@ import re
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.engine.channel import TOO_LONG
+from graders.engine.outcome import CUT, OUTPUT_CUT
+from graders.inside.channel import TOO_LONG
 
-CUT = "output cut: this cell wrote more than"
-OUTPUT_CUT = "OutputLimit"
 JSON = re.compile(r"application/(.*\+)?json")
 MAX_DEPTH = 50  # of what is shown as JSON; whoever reads the notebook later has less to spare than who wrote it
 LEAST = 100  # characters that a message counts as, so that many short ones end too
@@ -18,7 +17,8 @@ RESULT = 20_000  # a result or an error of more characters is not kept once the 
 
 def error(name: str, text: str) -> NotebookNode:
     """An error output in one line."""
-    return new_output("error", ename=name, evalue=text, traceback=[f"{name}: {text}"])
+    output: NotebookNode = new_output("error", ename=name, evalue=text, traceback=[f"{name}: {text}"])
+    return output
 
 
 class Outputs:
@@ -40,10 +40,17 @@ class Outputs:
         """How many characters are kept, about."""
         return min(self._written, self.most)
 
+    @property
+    def cut(self) -> bool:
+        """Whether something was left out."""
+        return self._written > self.most
+
     def __call__(self, message: object) -> None:
         """Take one message, as in Jupyter's protocol; what is none is passed over."""
         content = message.get("content") if isinstance(message, dict) else None
-        kind = message.get("msg_type") if isinstance(content, dict) else None
+        if not isinstance(message, dict) or not isinstance(content, dict):
+            return
+        kind = message.get("msg_type")
         if kind == "clear_output":
             self._clear = bool(content.get("wait"))
             if not self._clear:
@@ -68,7 +75,7 @@ class Outputs:
         else:
             self._display(kind, content)
 
-    def _fits(self, kind: str, content: dict) -> bool:
+    def _fits(self, kind: str, content: dict[str, object]) -> bool:
         size = max(LEAST, _size(content))
         if kind == "update_display_data":  # each display of that mark takes it
             size *= max(1, len(self._displays.get(_mark(content), ())))
@@ -99,7 +106,7 @@ class Outputs:
         else:
             self.list.append(new_output("stream", name=name, text=text))
 
-    def _display(self, kind: str, content: dict) -> None:
+    def _display(self, kind: str, content: dict[str, object]) -> None:
         data, metadata = _bundle(content.get("data")), _sizes(content.get("metadata"))
         mark = _mark(content)
         if kind == "update_display_data":
@@ -116,7 +123,7 @@ class Outputs:
             self._displays.setdefault(mark, []).append(output)
 
 
-def _mark(content: dict) -> str:
+def _mark(content: dict[str, object]) -> str:
     """The name by which a display is updated; "": it has none."""
     transient = content.get("transient")
     mark = transient.get("display_id") if isinstance(transient, dict) else None

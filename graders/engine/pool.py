@@ -1,11 +1,10 @@
-"""Runs jobs ahead of nbgrader's loop: in processes of this machine, or on the machines of a Dask scheduler.
+"""Runs jobs: in this process, in others of this machine, or on the machines of a Dask scheduler.
 
-nbgrader's loop stays the only one that writes. What is here hands it results, and a worker that dies costs at most the
-submission that it had in hand.
+Whoever asks gets each result with the key that came with the job. A worker that dies costs at most the jobs that it had
+in hand.
 """
 
 import hashlib
-import json
 import logging
 import os
 import signal
@@ -17,28 +16,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import rmtree
+from typing import Generic, TypeVar
 
+import nbformat
 import torch
+from nbformat import NotebookNode
 
 from graders.engine import run as engine
-from graders.engine.execute import TrustedExecute
+from graders.engine.errors import PoolError
 from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel
 from graders.engine.sandbox import NoMemory, SandboxError
 from graders.engine.timing import phase
 
-Result = str | BaseException  # an executed notebook, or why there is none
+Key = TypeVar("Key")
+Result = NotebookNode | BaseException  # an executed notebook, or why there is none
+Json = str
 PATIENCE = 5.0  # seconds without a result after which a crew is looked at
-
-
-class PoolError(Exception):
-    """The work cannot go on anywhere; its text is one line with a remedy."""
 
 
 class Lost(Exception):
@@ -201,83 +201,169 @@ class Remote:
             raise PoolError(f"{'; '.join(wrong)}: install the same there, and start the workers again")
 
 
-Crew = Local | Remote
+class Here:
+    """This process itself: one job at a time.
+
+    Raises:
+        PoolError: jobs cannot run here.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        try:
+            _ready(settings)
+        except (SandboxError, NoMemory) as error:
+            raise PoolError(str(error)) from None
+
+    def ready(self) -> None:
+        """A job has been seen to start."""
+
+    def stop(self) -> None:
+        """End this process's warm parents."""
+        engine.close()
 
 
-@dataclass
-class _Work:
-    """A submission on its way."""
-
-    name: str
-    jobs: Sequence[Job]
-    results: dict[Job, Result] = field(default_factory=dict)
+Crew = Here | Local | Remote
 
 
-def executed(crew: Crew, work: Iterable[tuple[str, Sequence[Job]]]) -> Iterator[tuple[str, dict[Job, Result]]]:
-    """Have the jobs of submissions run, a few of them at a time; each submission as soon as all its jobs are done.
-
-    One that takes long holds up no other. When a worker dies, those that it may have had in hand run again, each alone:
-    whose worker then dies too has ``Lost`` for a result. One that others left no memory runs again alone too; whom that
-    happens to even then has ``NoMemory``.
+@contextmanager
+def hired(settings: Settings, workers: int, scheduler: str | None, say: Callable[[str], None]) -> Iterator[Crew]:
+    """Give the workers that execute jobs, and stop them afterwards.
 
     Args:
-        crew: those who run them.
-        work: names and jobs; taken from only as fast as they are run.
+        settings: how they are going to run jobs.
+        workers: how many on this machine.
+        scheduler: the URL of a Dask scheduler whose workers take their place.
+        say: gets what a person should know, in one line.
+    """
+    crew: Crew = Remote(scheduler, say) if scheduler else Local(workers, settings) if workers > 1 else Here(settings)
+    try:
+        yield crew
+    finally:
+        crew.stop()
+
+
+def execute(crew: Crew, work: Iterable[tuple[Key, Sequence[Job]]]) -> Iterator[tuple[Key, list[Result]]]:
+    """Have jobs run; yield the results of those that came together, in their order, as soon as all of them are there.
+
+    With several workers some run at a time, and one that takes long holds up no other. A job whose worker died, or for
+    which others left no memory, runs again with no other beside it; after the second time its result is `Lost`, or
+    `NoMemory`.
+
+    Args:
+        crew: the workers that run them.
+        work: keys and jobs; taken from only as fast as they are run.
 
     Raises:
         PoolError: they cannot run at all.
     """
-    source = iter(work)
-    waiting: list[_Work] = []
-    running: dict[Future[str], tuple[_Work, Job]] = {}
-    suspects: list[tuple[_Work, Job]] = []
-    alone, more = False, True
-    while True:
-        while more and not suspects and not alone and len(running) < crew.window:
-            if (got := next(source, None)) is None:
-                more = False
-                break
-            item = _Work(*got)
-            if not item.jobs:
-                yield item.name, {}
-                continue
-            waiting.append(item)
-            running |= {_submit(crew, job): (item, job) for job in item.jobs}
-        if suspects and not running:
-            alone = True
-            item, job = suspects.pop(0)
-            running[_submit(crew, job)] = item, job
-        if not running:
-            if not more:
+    if not isinstance(crew, Here):
+        for key, results in _Queue(crew, work).run():
+            yield (
+                key,
+                [nbformat.reads(result, as_version=4) if isinstance(result, str) else result for result in results],
+            )
+        return
+    for key, jobs in work:
+        yield key, [_run_here(job) for job in jobs]
+
+
+def _run_here(job: Job) -> Result:
+    try:
+        return engine.execute(job)
+    except NoMemory as error:
+        return error
+    except SandboxError as error:
+        raise PoolError(str(error)) from None
+
+
+@dataclass(eq=False)
+class _Batch(Generic[Key]):
+    """Jobs that came together, and their results by their places."""
+
+    key: Key
+    jobs: Sequence[Job]
+    results: dict[int, Json | BaseException] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        return len(self.results) == len(self.jobs)
+
+
+_Task = tuple[_Batch[Key], int]  # a job: its batch, and its place there
+
+
+class _Queue(Generic[Key]):
+    """The jobs on their way, in one of three states: filling, draining, alone.
+
+    It is *filling* while new jobs are taken as fast as they are done. After a job came back without a result it is
+    *draining*: nothing new starts until no job runs. Then each suspect runs *alone*; after the last, it fills again.
+    """
+
+    def __init__(self, crew: Local | Remote, work: Iterable[tuple[Key, Sequence[Job]]]) -> None:
+        self._crew, self._source = crew, iter(work)
+        self._more, self._alone = True, False
+        self._running: dict[Future[str], _Task[Key]] = {}
+        self._suspects: list[_Task[Key]] = []
+
+    def run(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
+        """See `execute`."""
+        while True:
+            if not self._suspects and not self._alone:
+                yield from self._fill()
+            elif self._suspects and not self._running:
+                self._alone = True
+                self._start(*self._suspects.pop(0))
+            if self._running:
+                yield from self._collect()
+            elif not self._more and not self._suspects:
                 return
-            continue
-        with phase("waiting for an execution"):
-            done, _ = wait(running, PATIENCE, "FIRST_COMPLETED")
-        if not done:
-            crew.look()
-        if any(isinstance(_error(future), crew.broken) for future in done):
-            if crew.broken is BrokenProcessPool:
-                done, _ = wait(running)  # they all are
-            crew.restart()
-        for future in done:
-            item, job = running.pop(future)
+
+    def _fill(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
+        """Start jobs until enough of them run; what has none is done at once."""
+        while self._more and len(self._running) < self._crew.window:
+            if (got := next(self._source, None)) is None:
+                self._more = False
+                return
+            batch = _Batch(*got)
+            if not batch.jobs:
+                yield batch.key, []
+            for place in range(len(batch.jobs)):
+                self._start(batch, place)
+
+    def _start(self, batch: _Batch[Key], place: int) -> None:
+        self._running[_submit(self._crew, batch.jobs[place])] = batch, place
+
+    def _collect(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
+        """Wait for results; a job that has none for a reason that may not be its own becomes a suspect, once."""
+        for future in self._ended():
+            batch, place = self._running.pop(future)
             error = _error(future)
-            if isinstance(error, (crew.broken, NoMemory)) and not alone:
-                suspects.append((item, job))
+            if isinstance(error, (self._crew.broken, NoMemory)) and not self._alone:
+                self._suspects.append((batch, place))
                 continue
-            if isinstance(error, crew.broken):
+            if isinstance(error, self._crew.broken):
                 error = Lost("whatever executed it died, and so did a second one")
             elif isinstance(error, CancelledError):
-                crew.look()
+                self._crew.look()
                 error = Lost("its execution was cancelled")
-            item.results[job] = future.result() if error is None else error
-        alone = alone and bool(running)
-        for item in [item for item in waiting if len(item.results) == len(set(item.jobs))]:
-            waiting.remove(item)
-            yield item.name, item.results
+            batch.results[place] = future.result() if error is None else error
+            if batch.done:
+                yield batch.key, [batch.results[place] for place in range(len(batch.jobs))]
+        self._alone = self._alone and bool(self._running)
+
+    def _ended(self) -> Iterable[Future[str]]:
+        with phase("waiting for an execution"):
+            done, _ = wait(self._running, PATIENCE, "FIRST_COMPLETED")
+        if not done:
+            self._crew.look()
+        if any(isinstance(_error(future), self._crew.broken) for future in done):
+            if self._crew.broken is BrokenProcessPool:
+                done, _ = wait(self._running)  # they all are
+            self._crew.restart()
+        return done
 
 
-def _submit(crew: Crew, job: Job) -> Future[str]:
+def _submit(crew: Local | Remote, job: Job) -> Future[str]:
     """Have a job run; a pool that broke in between says so when it is asked for the result."""
     try:
         return crew.submit(job)
@@ -298,44 +384,6 @@ def _error(future: Future[str]) -> BaseException | None:
     if isinstance(error, ImportError) or (isinstance(error, RuntimeError) and isinstance(error.__cause__, ImportError)):
         raise PoolError(f"a worker cannot import what it needs ({_line(error.__cause__ or error)})") from None
     return error
-
-
-@contextmanager
-def answering(results: dict[Job, Result], crew: Crew) -> Iterator[None]:
-    """Within it nbgrader gets these results; a job that is not among them is run when nbgrader asks for it."""
-    known = {_essence(job): result for job, result in results.items()}
-
-    def ahead(job: Job) -> str:
-        result = known.get(_essence(job))
-        if result is None:
-            ((_, others),) = executed(crew, [("", [job])])
-            result = others[job]
-        if isinstance(result, BaseException):
-            raise result
-        return result
-
-    TrustedExecute.ahead = ahead
-    try:
-        yield
-    finally:
-        TrustedExecute.ahead = None
-
-
-def _essence(job: Job) -> Job:
-    """The job without the ids of its cells: nbformat draws them anew each time where a notebook has none."""
-    notebook = json.loads(job.notebook)
-    for cell in notebook["cells"]:
-        cell.pop("id", None)
-    return replace(job, notebook=json.dumps(notebook, sort_keys=True))
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        count = min(count, max(1, int(quota) // int(period)))
-    return count
 
 
 def answer(job: Job, wanted: dict[str, str]) -> str:
@@ -374,22 +422,6 @@ def _difference(found: dict[str, str], wanted: dict[str, str]) -> str:
 
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".split("\n")[0][:200]
-
-
-@contextmanager
-def nobody(settings: Settings) -> Iterator[None]:
-    """For no crew: within it this process itself runs jobs, when nbgrader asks for it.
-
-    Raises:
-        PoolError: it cannot.
-    """
-    try:
-        _ready(settings)
-        yield
-    except (SandboxError, NoMemory) as error:
-        raise PoolError(str(error)) from None
-    finally:
-        engine.close()
 
 
 def _ready(settings: Settings) -> None:

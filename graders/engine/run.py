@@ -9,20 +9,20 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.answers import answered
 from graders.engine.job import Job
 from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
+from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, Event, put_events
 from graders.engine.outputs import Outputs, error
-from graders.engine.proxy import Desk
-from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent, take_early
-from graders.engine.source import joined
+from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent
 from graders.engine.timing import phase
 from graders.engine.trusted import Bench
-from graders.execute import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME
-from graders.records import Case, Record
-from graders.wire import WireError
+from graders.inside.records import Case, Record
+from graders.inside.refusal import REFUSED
+from graders.inside.replies import answered
+from graders.inside.wire import WireError
+from graders.judge.proxy import Desk
+from graders.judge.reading import joined
 
-REFUSED = " is refused here"  # as `graders.engine.forbidden` says it
 FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
 CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more is cut too
@@ -36,9 +36,17 @@ _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout i
 
 
 def run(job: Job) -> str:
-    """Execute a notebook within its limits; the executed notebook as JSON.
+    """Execute a notebook as `execute` does; return it as JSON, for another process."""
+    executed = execute(job)
+    with phase("notebook: reading and writing"):
+        return nbformat.writes(executed)
 
-    Whatever a submission does ends in its outputs: a cell that was stopped, or not reached, has an error.
+
+def execute(job: Job) -> NotebookNode:
+    """Execute a notebook within its limits; return the executed notebook.
+
+    Whatever a submission does ends in its outputs: a cell that was stopped, or not reached, has an error. The same as
+    data, the `Event`s, is in the notebook's metadata.
 
     Raises:
         SandboxError: there is no sandbox, and one is required.
@@ -57,7 +65,7 @@ def run(job: Job) -> str:
         return executed
 
 
-def _execute(job: Job) -> tuple[str, bool]:
+def _execute(job: Job) -> tuple[NotebookNode, bool]:
     """The executed notebook, and whether nothing went wrong that may be none of its doing.
 
     Raises:
@@ -70,8 +78,8 @@ def _execute(job: Job) -> tuple[str, bool]:
     execution.run()
     if execution.starved:
         raise NoMemory(f"memory ran out in {execution.starved}, and others had taken it")
-    with phase("notebook: reading and writing"):
-        return nbformat.writes(notebook), execution.sound and parent.alive
+    put_events(notebook, execution.events)
+    return notebook, execution.sound and parent.alive
 
 
 def warm(sandbox: str = "required") -> Parent:
@@ -79,9 +87,13 @@ def warm(sandbox: str = "required") -> Parent:
     if sandbox not in _warm or not _warm[sandbox].alive:
         close()
         with phase("start: warm parent"):
-            early = take_early() if sandbox == "required" else None
-            _warm[sandbox] = early or WarmParent(sandbox)
+            _warm[sandbox] = WarmParent(sandbox)
     return _warm[sandbox]
+
+
+def provide(parent: WarmParent) -> None:
+    """Take a warm parent in a sandbox that was started before this module was loaded."""
+    _warm["required"] = parent
 
 
 def close() -> None:
@@ -117,7 +129,8 @@ class Execution:
         self.bench = Bench(job.given, job.answers)
         self.given = frozenset(job.given)
         self.deadline = monotonic() + job.settings.notebook_time
-        self.stopped: tuple[str, str] | None = None
+        self.stopped: tuple[str, str] | None = None  # the event's name, and why no further cell runs
+        self.events: list[Event] = []
         self.sound = True
         self.share = parent.share(job.settings)
         self.starved = ""  # the cell in which memory ran out that others had taken
@@ -152,7 +165,8 @@ class Execution:
 
     def _cell(self, cell: NotebookNode) -> None:
         if self.stopped:
-            cell.outputs = [error(*self.stopped)]
+            name, why = self.stopped
+            self._event(cell, name, f"was not run: {why}", f"not run: {why}", ran=False)
             return
         seconds = self._left()
         try:
@@ -169,29 +183,37 @@ class Execution:
                         self.kernel.cell(cell.source, outputs, seconds)
                 finally:
                     self.room -= outputs.size
+                    if outputs.cut:
+                        self._note(OUTPUT_CUT, "wrote more than the limit of output")
         except OutOfTime:
-            cell.outputs.append(error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and was stopped"))
+            self._event(cell, CELL_TIME, f"ran longer than {seconds:.0f} s and was stopped")
             if _id(cell) not in self.tests:
                 self.endless.add(self.number)
         except Stuck:
-            cell.outputs.append(
-                error(CELL_TIME, f"this cell ran longer than {seconds:.0f} s and could not be interrupted")
-            )
-            self._stop(CELL_TIME, "not run: an earlier cell could not be interrupted")
+            self._event(cell, CELL_TIME, f"ran longer than {seconds:.0f} s and could not be interrupted")
+            self._stop(CELL_TIME, "an earlier cell could not be interrupted")
         except KernelGone:
             if self.share.starved:
                 self.starved = f"cell {_id(cell) or self.number + 1}"
-            cell.outputs.append(error(KERNEL_DIED, "the kernel died in this cell"))
-            self._stop(KERNEL_DIED, "not run: the kernel had died before")
+            self._event(cell, KERNEL_DIED, "ended the kernel", "the kernel died in this cell")
+            self._stop(KERNEL_DIED, "the kernel had died before")
         except SandboxError:  # of a second kernel
             self.sound = False
-            cell.outputs.append(error(KERNEL_DIED, "another kernel, for this cell, did not start"))
+            self._event(cell, KERNEL_DIED, "had no kernel", "another kernel, for this cell, did not start")
         if not self.stopped and monotonic() > self.deadline:
-            self.stopped = NOTEBOOK_TIME, f"not run: the notebook's {self.settings.notebook_time} s were over"
+            self.stopped = NOTEBOOK_TIME, f"the notebook's {self.settings.notebook_time} s were over"
 
-    def _stop(self, name: str, later: str) -> None:
+    def _event(self, cell: NotebookNode, name: str, did: str, text: str = "", ran: bool = True) -> None:
+        """Note what happened to the cell that is next, and show it as the cell's error."""
+        self._note(name, did, ran)
+        cell.outputs.append(error(name, text or f"this cell {did}"))
+
+    def _note(self, name: str, did: str, ran: bool = True) -> None:
+        self.events.append(Event(self.number, name, did, ran))
+
+    def _stop(self, name: str, why: str) -> None:
         if not self.kernel.alive:
-            self.stopped = name, later
+            self.stopped = name, why
 
     def _left(self) -> float:
         return max(1.0, min(self.settings.cell_time, self.deadline - monotonic()))
@@ -315,7 +337,7 @@ def _refusal(record: Record) -> str:
     failure = record.failure
     if failure is None or REFUSED not in failure.message:
         return ""
-    operator = failure.message.partition(REFUSED)[0].rpartition(" ")[2]
+    operator = failure.message.partition(REFUSED)[0].rstrip().rpartition(" ")[2]
     if not operator.startswith("aten::"):  # the student's own words
         return ""
     return f"{operator} in {'forward' if failure.stage == 'forward' else 'backward'}"

@@ -5,8 +5,6 @@ What is visible in there: the system and the Python environment, read-only; no c
 
 import json
 import os
-import re
-import secrets
 import shutil
 import socket
 import subprocess
@@ -17,30 +15,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from graders.engine.channel import Channel
 from graders.engine.job import Settings
+from graders.engine.memory import Share, killed, new_group, remove
+from graders.inside.channel import Channel
 
-KERNEL_SIDE = (  # the modules of this package that run beside student code; a copy of them is what a sandbox has
-    "records",
-    "answers",
-    "wire",
-    "helpers",
-    "observe",
-    "operation",
-    "testrun",
-    "engine/channel",
-    "engine/confine",
-    "engine/forbidden",
-    "engine/shell",
-    "engine/warm",
-)
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 OF_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "fonts")
 INSIDE = "/course/side"  # where the kernel's side is seen from inside
 PATIENCE = 180  # seconds for an order; loading everything on a busy machine takes 20
 FIRST_UID = 1 << 20  # as root: warm parents are users that nobody else is
-START = "import sys; sys.path.insert(0, sys.argv[3]); from graders.engine.warm import main; main()"
+START = "import sys; sys.path.insert(0, sys.argv[3]); from graders.inside.warm import main; main()"
 REMEDY = (
     "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap) on a Linux that allows user namespaces, or go on "
     "without protection from what is handed in: --no-sandbox (for nbgrader: c.TrustedExecute.sandbox = 'off')"
@@ -61,12 +47,9 @@ def available() -> bool:
 
 
 def _side(folder: Path) -> None:
-    """Put the kernel's side of the package into a folder, and matplotlib's list of fonts: it takes seconds to make."""
-    for name in KERNEL_SIDE:
-        target = folder / "graders" / f"{name}.py"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(files("graders").joinpath(f"{name}.py").read_text(encoding="utf-8"), encoding="utf-8")
-        (target.parent / "__init__.py").touch()
+    """Copy `graders.inside` into a folder, and matplotlib's list of fonts, which takes seconds to make."""
+    shutil.copytree(_package() / "inside", folder / "graders/inside", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "graders/__init__.py").touch()
     import matplotlib
 
     fonts = folder / "mpl"
@@ -150,115 +133,6 @@ def _walls(side: Path) -> list[str]:
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
-def _memory_group() -> Path | None:
-    """A new control group, with half of this machine's memory: the warm parent goes into `warm` in it, kernels beside.
-
-    None: there is no such thing here, or it is not ours to make. Then what each process may take is the only limit.
-    """
-    share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        for left in Path(root).glob("graders-*"):  # by a grader that was killed
-            if not Path("/proc", left.name.split("-")[1]).exists():
-                with suppress(OSError):
-                    _remove(left)
-        group = Path(root, f"graders-{os.getpid()}-{secrets.token_hex(4)}")
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            with (group / file).open("r+") as limit:  # in a folder that is no control group there is none
-                limit.write(str(share))
-            if file == "memory.max":
-                (group / "cgroup.subtree_control").write_text("+memory")
-            (group / "warm").mkdir()
-            return group
-        except OSError:  # made, but of another hierarchy
-            group.rmdir()
-    return None
-
-
-def _remove(group: Path) -> None:
-    """Remove a control group and those in it.
-
-    Raises:
-        OSError: something in it still runs.
-    """
-    for own in group.glob("*/"):
-        own.rmdir()
-    group.rmdir()
-
-
-class Share:
-    """What all kernels of a notebook may have of memory, together: a control group, where one can be made.
-
-    Args:
-        run: the control group of all notebooks of a run; None where there is none.
-        most: bytes. At most three quarters of what the run has: a notebook finds its own limit first.
-    """
-
-    def __init__(self, run: Path | None, most: int) -> None:
-        self._run = run
-        self.group: Path | None = None
-        if run is None:
-            return
-        group = run / secrets.token_hex(4)
-        with suppress(OSError, ValueError):
-            group.mkdir()
-            name = "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
-            (group / name).write_text(str(min(most, int((run / name).read_text()) * 3 // 4)))
-            self.group = group
-
-    def take(self, process: int) -> None:
-        """Bring a kernel that has not started anything under the limit, if that can be done.
-
-        Args:
-            process: its number where its parent is, one namespace further in than here.
-        """
-        if self._run is None or self.group is None:
-            return
-        with suppress(OSError):
-            for number in (self._run / "warm" / "cgroup.procs").read_text().split():
-                with suppress(FileNotFoundError, ProcessLookupError):  # another kernel, that has ended meanwhile
-                    status = Path("/proc", number, "status").read_text()
-                    if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
-                        (self.group / "cgroup.procs").write_text(number)
-                        return
-
-    @property
-    def starved(self) -> bool:
-        """Whether something of the notebook was killed because others had the memory: it never was at its limit.
-
-        Without control groups nobody can tell, and the answer is no.
-        """
-        return self.group is not None and _killed(self.group) > 0 and not _at_limit(self.group)
-
-    def close(self) -> None:
-        """Remove the group; while something in it is on its way out it stays, and goes with the run's."""
-        if self.group is not None:
-            with suppress(OSError):
-                self.group.rmdir()
-
-
-def _killed(group: Path) -> int:
-    """How many processes of a control group the system has killed for want of memory."""
-    return _counts(group).get("oom_kill", 0)
-
-
-def _at_limit(group: Path) -> int:
-    """How often a control group wanted more memory than it may have."""
-    with suppress(OSError, ValueError):
-        return int((group / "memory.failcnt").read_text())
-    return _counts(group).get("max", 0)
-
-
-def _counts(group: Path) -> dict[str, int]:
-    for name in ("memory.events", "memory.oom_control"):
-        with suppress(OSError, ValueError):
-            return {key: int(count) for key, count in map(str.split, (group / name).read_text().splitlines())}
-    return {}
-
-
 class Parent:
     """A process that forks kernels: one after the other, or several at a time.
 
@@ -271,13 +145,16 @@ class Parent:
     def __init__(self, control: socket.socket, sandbox: bool, group: Path | None = None) -> None:
         self._control, self.sandbox, self._group = control, sandbox, group
         control.settimeout(PATIENCE)
-        self._rooms: dict[int, tempfile.TemporaryDirectory] = {}
+        self._rooms: dict[int, tempfile.TemporaryDirectory[str]] = {}
         self._lost = False
 
     @property
     def alive(self) -> bool:
         """Whether it can still be asked, as far as is known."""
         return not self._lost
+
+    def wait(self) -> None:
+        """Wait until it has loaded everything: a twin has, as the parent that it was made of."""
 
     def twin(self) -> "Parent":
         """Another process of the same kind, with all that is loaded in this one, for another process of the grader's.
@@ -301,7 +178,7 @@ class Parent:
 
         Args:
             settings: the limits.
-            forbid: what is refused in it for good: see `graders.engine.forbidden`.
+            forbid: what is refused in it for good: see `graders.inside.refusal`.
             file: whether it is to run a test file in place of cells.
             share: the memory that it has together with others.
 
@@ -347,7 +224,7 @@ class Parent:
 
     def _starved(self) -> int:
         """How often it, or a kernel on its way out of it, was killed for want of memory."""
-        return _killed(self._group / "warm") if self._group else 0
+        return killed(self._group / "warm") if self._group else 0
 
     def end(self, kernel: int) -> None:
         """End a kernel and all that it started."""
@@ -364,7 +241,7 @@ class Parent:
         for room in self._rooms.values():
             room.cleanup()
 
-    def _command(self, order: dict, *descriptors: int) -> dict:
+    def _command(self, order: dict[str, object], *descriptors: int) -> dict[str, Any]:
         try:
             socket.send_fds(self._control, [json.dumps(order).encode()], list(descriptors))
             return self._read()
@@ -379,14 +256,15 @@ class Parent:
     def _last_word(self) -> str:
         return "it ended without a word"
 
-    def _read(self) -> dict:
+    def _read(self) -> dict[str, Any]:
         found = b""
         while not found.endswith(b"\n"):
             more = self._control.recv(1 << 16)
             if not more:
                 raise EOFError
             found += more
-        return json.loads(found)
+        answer: dict[str, Any] = json.loads(found)
+        return answer
 
 
 class WarmParent(Parent):
@@ -415,7 +293,7 @@ class WarmParent(Parent):
         place = INSIDE if self.sandbox else str(side)
         program = [sys.executable, "-c", START, str(theirs.fileno()), str(uid), place]
         program = [*_walls(side), *program] if self.sandbox else program
-        if group := _memory_group() if self.sandbox else None:
+        if group := new_group() if self.sandbox else None:
             program = ["sh", "-c", 'echo $$ >"$0/warm/cgroup.procs"; exec "$@"', str(group), *program]
         self._group = group
         try:
@@ -455,7 +333,7 @@ class WarmParent(Parent):
             self._ready = True
             self._folder.cleanup()  # loaded; nothing is left behind by a grader that is killed
 
-    def _command(self, order: dict, *descriptors: int) -> dict:
+    def _command(self, order: dict[str, object], *descriptors: int) -> dict[str, Any]:
         self.wait()
         return super()._command(order, *descriptors)
 
@@ -478,28 +356,11 @@ class WarmParent(Parent):
             self._process.wait()
         self._log.close()
         self._folder.cleanup()
-        for _ in range(200 if self._group else 0):  # its last process may still be on its way out
+        group, self._group = self._group, None
+        if group is None:
+            return
+        for _ in range(200):  # its last process may still be on its way out
             with suppress(OSError):
-                _remove(self._group)
+                remove(group)
                 break
             time.sleep(0.005)
-
-
-_early: list[WarmParent] = []
-
-
-def start_early() -> None:
-    """Start a warm parent before it is known whether it is needed; without one the wait comes later."""
-    with suppress(SandboxError, OSError):
-        _early.append(WarmParent("required"))
-
-
-def take_early() -> WarmParent | None:
-    """The warm parent that was started early, once."""
-    return _early.pop() if _early else None
-
-
-def end_early() -> None:
-    """End it if nobody took it."""
-    if parent := take_early():
-        parent.close()

@@ -10,7 +10,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.engine.proxy import DESK, Desk, Proxy
+from graders.engine.kernel import KernelGone, OutOfTime
+from graders.engine.sandbox import NoMemory, SandboxError
+from graders.judge.proxy import DESK, Desk, Proxy
+from graders.judge.verdict import SHOWN
 
 
 class Bench:
@@ -30,18 +33,17 @@ class Bench:
         self._given = {name: source for source in given for name in _bound(source)}
 
     def run(self, source: str, desk: Desk) -> list[NotebookNode]:
-        """Run a grade cell: what it prints, then its last expression's value or its error.
+        """Run a grade cell; return what it prints, its verdicts, its last expression's value or its error.
 
         Raises:
             KernelGone, OutOfTime, SandboxError, NoMemory: `desk` did; what else is raised ends in the outputs.
         """
-        from graders.engine.kernel import KernelGone, OutOfTime
-        from graders.engine.sandbox import NoMemory, SandboxError
-
-        shown, told, outputs = io.StringIO(), io.StringIO(), []
-        token = DESK.set(desk)
+        printed, complaints = io.StringIO(), io.StringIO()
+        outputs: list[NotebookNode] = []
+        verdicts: list[dict[str, object]] = []
+        token, shown = DESK.set(desk), SHOWN.set(verdicts)
         try:
-            with redirect_stdout(shown), redirect_stderr(told):
+            with redirect_stdout(printed), redirect_stderr(complaints):
                 value = self._evaluate(source, desk)
         except (KernelGone, OutOfTime, SandboxError, NoMemory):
             raise
@@ -52,13 +54,14 @@ class Bench:
             if value is not None:
                 outputs = [new_output("execute_result", data={"text/plain": repr(value)}, execution_count=None)]
         finally:
+            SHOWN.reset(shown)
             DESK.reset(token)
         streams = [
             new_output("stream", name=name, text=stream.getvalue())
-            for name, stream in (("stdout", shown), ("stderr", told))
+            for name, stream in (("stdout", printed), ("stderr", complaints))
             if stream.getvalue()
         ]
-        return streams + outputs
+        return streams + [new_output("display_data", data) for data in verdicts] + outputs
 
     def _evaluate(self, source: str, desk: Desk) -> object:
         tree = ast.parse(source, "<grade cell>")
@@ -66,9 +69,11 @@ class Bench:
             del self.names[name]  # of an earlier cell, and its desk
         for name in _free(source):
             self._provide(name, desk)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
         exec(compile(tree, "<grade cell>", "exec"), self.names)
-        if last is None:
+        if not isinstance(last, ast.Expr):
             return None
         return eval(compile(ast.Expression(last.value), "<grade cell>", "eval"), self.names)
 

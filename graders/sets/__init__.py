@@ -1,19 +1,39 @@
-"""One module a set: ``TASKS`` are the tasks of its notebook, ``CHAPTER`` those that only its chapter shows."""
+"""The exercise sets: a folder a set, in it a module a task.
+
+A task's module holds the `Task` or `FileTask` as ``task`` and its ``PLACE`` in the set's notebook; ``chapter.py`` holds as
+``CHAPTER`` those that only the set's chapter shows. The folder's ``__init__`` finds them: ``TASKS, CHAPTER = found(__name__)``.
+"""
 
 from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 
-from graders.task import Task
-from graders.testfile import FileTask
+from graders.judge.task import Task
+from graders.judge.testfile import FileTask
+
+Tasks = tuple[Task | FileTask, ...]
+
+
+def names() -> list[str]:
+    """Return the slugs of all sets."""
+    return sorted(m.name for m in iter_modules(__path__))
+
+
+def found(package: str) -> tuple[Tasks, Tasks]:
+    """Return the tasks of a set's notebook, in its order, and those of its chapter alone."""
+    inside = iter_modules(import_module(package).__path__)
+    modules = [import_module(f"{package}.{m.name}") for m in inside]
+    own = sorted((m for m in modules if hasattr(m, "PLACE")), key=lambda m: m.PLACE)
+    return tuple(m.task for m in own), tuple(task for m in modules for task in getattr(m, "CHAPTER", ()))
 
 
 def module(name: str) -> ModuleType:
-    """The module of a set."""
+    """Return the package of a set."""
     return import_module(f"graders.sets.{name}")
 
 
 def load(name: str) -> dict[str, Task | FileTask]:
-    """The tasks of a set by their names, those of its chapter included.
+    """Return the tasks of a set by their names, those of its chapter included.
 
     Args:
         name: the set's slug: ``relu``.
@@ -21,5 +41,5 @@ def load(name: str) -> dict[str, Task | FileTask]:
     Raises:
         ModuleNotFoundError: no such set.
     """
-    found = module(name)
-    return {task.name: task for task in (*found.TASKS, *found.CHAPTER)}
+    set_ = module(name)
+    return {task.name: task for task in (*set_.TASKS, *set_.CHAPTER)}

@@ -10,11 +10,11 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from graders import checks as look
-from graders.checks import Finding, describe
-from graders.records import Case, Record
-from graders.task import BRAIN, DOUBLE, DTYPES, SINGLE, Check, Draw, Task, operators
-from graders.wording import (
+from graders.inside.records import Case, Record
+from graders.judge import looks as look
+from graders.judge.looks import Finding, describe
+from graders.judge.task import BRAIN, DOUBLE, DTYPES, SINGLE, Check, Draw, Task, operators
+from graders.judge.wording import (
     FLOAT32,
     FLOAT32_AND_BACK,
     KEPT_AS_ATTRIBUTE,

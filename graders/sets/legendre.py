@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.autograd import Function, grad
 from torch.autograd.function import once_differentiable as once
 
-from graders import checks as look
-from graders.checks import Finding
-from graders.helpers import Legendre
-from graders.records import Case, Helper, Record
-from graders.task import BRAIN, DOUBLE, HALF, SINGLE, Check, Draw, Task
-from graders.wording import (
+from graders.inside.helpers import Legendre
+from graders.inside.records import Case, Helper, Record
+from graders.judge import looks as look
+from graders.judge.looks import Finding
+from graders.judge.task import BRAIN, DOUBLE, HALF, SINGLE, Check, Draw, Task
+from graders.judge.wording import (
     CUT_OFF,
     FLOAT32_AND_BACK,
     KEPT_AS_ATTRIBUTE,

@@ -5,11 +5,11 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from graders import checks as look
-from graders.records import Case
-from graders.task import BRAIN, DOUBLE, HALF, SINGLE, Check, Draw, Task, operators
-from graders.testfile import FileCheck, FileMistake, FileTask, Wrong, source_of
-from graders.wording import (
+from graders.inside.records import Case
+from graders.judge import looks as look
+from graders.judge.task import BRAIN, DOUBLE, HALF, SINGLE, Check, Draw, Task, operators
+from graders.judge.testfile import FileCheck, FileMistake, FileTask, Wrong, source_of
+from graders.judge.wording import (
     CUT_OFF,
     FLOAT32,
     FLOAT32_AND_BACK,

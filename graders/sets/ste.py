@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from graders import checks as look
-from graders.records import Case, Record
-from graders.task import DOUBLE, DTYPES, HALF, MASKS, Check, Draw, Task
-from graders.wording import (
+from graders.inside.records import Case, Record
+from graders.judge import looks as look
+from graders.judge.task import DOUBLE, DTYPES, HALF, MASKS, Check, Draw, Task
+from graders.judge.wording import (
     CUT_OFF,
     FLOAT32,
     KEPT_AS_ATTRIBUTE,

@@ -19,7 +19,7 @@ import matplotlib
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook, MissingEntry
 
-from graders.course import Course
+from graders.classroom.course import Course
 from tests.engine.attacks import MARK, ROOT, SECRET, Arena, Attack, hand_in
 from tests.engine.reaper import Left
 

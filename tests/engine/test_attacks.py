@@ -12,13 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from graders.engine import memory, sandbox
 from graders.engine import run as engine
-from graders.engine import sandbox
 from graders.engine.job import Job, Settings
-from tests.engine import arena, reaper
+from tests.engine import arena, attack_stock, reaper
 from tests.engine.attacks import ATTACKS, MODULES, ROOT, build
 from tests.engine.attacks.gaps import GAPS
-from tools import attack_stock
 
 pytestmark = pytest.mark.skipif(
     not sandbox.available() and not os.environ.get("COURSE_REQUIRE_SANDBOX"), reason="bubblewrap is not installed"
@@ -93,10 +92,10 @@ def test_it_gains_nothing_and_a_person_sees_it(graded, name):
 @pytest.fixture(scope="module")
 def unlimited() -> set[str]:
     """The attacks that nothing holds where no control group can be made: several processes have no limit in common."""
-    group = sandbox._memory_group()
+    group = memory.new_group()
     if group is None:
         return {"memory-processes"}
-    sandbox._remove(group)
+    memory.remove(group)
     return set()
 
 
@@ -181,9 +180,9 @@ def test_the_suite_is_large_and_every_attack_says_what_it_is():
 def test_the_manual_has_this_suite_and_these_results():
     """The page's table: every attack, what it did on stock nbgrader, and the scores that the tests above hold."""
     results = json.loads(attack_stock.RESULTS.read_text(encoding="utf-8"))
-    assert sorted(results) == sorted(BY_NAME), "run tools/attack_stock.py --new"
+    assert sorted(results) == sorted(BY_NAME), "run python -m tests.engine.attack_stock --new"
     text = attack_stock.PAGE.read_text(encoding="utf-8")
-    assert attack_stock.page(text, ATTACKS, results) == text, "run tools/attack_stock.py --page"
+    assert attack_stock.page(text, ATTACKS, results) == text, "run python -m tests.engine.attack_stock --page"
 
 
 def test_what_a_command_leaves_is_found(tmp_path):

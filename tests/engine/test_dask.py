@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-from graders.course import Course
+from graders.classroom.course import Course
+from graders.classroom.gradebook import Records
 from tests.engine.commands import DOUBLE, RIGHT, TRIPLE, WRONG, grade, start, tiny_course
 from tests.path.course_maker import ROOT, hand_in
 
@@ -91,7 +92,7 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 
 
 def scores(root: Path) -> dict[str, float | None]:
-    return {student: row["01_tiny"] for student, row in Course(root).scores()[0].items()}
+    return {student: row["01_tiny"] for student, row in Records(Course(root)).scores()[0].items()}
 
 
 def test_two_workers_grade_a_class_and_the_loss_of_one_costs_nothing(cluster, tmp_path):
@@ -128,7 +129,7 @@ def test_a_worker_with_other_code_is_refused(cluster, tmp_path):
     root = tiny_course(tmp_path / "course", ada=RIGHT)
     other, none = tmp_path / "other", tmp_path / "none"
     shutil.copytree(ROOT / "graders", other / "graders", ignore=shutil.ignore_patterns("__pycache__"))
-    with (other / "graders/checks.py").open("a") as file:
+    with (other / "graders/judge/looks.py").open("a") as file:
         file.write("# one line more\n")
     (none / "graders").mkdir(parents=True)
     (none / "graders/__init__.py").write_text("raise ModuleNotFoundError('there is none')\n")

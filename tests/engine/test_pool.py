@@ -13,13 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from nbconvert.writers import FilesWriter
+from nbformat import NotebookNode
 from nbgrader.converters import base
 from sqlalchemy.orm import Session
 
+from graders.classroom import gradebook
+from graders.classroom.course import Course
+from graders.classroom.gradebook import Records
+from graders.classroom.submission import prepare
 from graders.cli import main
-from graders.course import Course
-from graders.engine import execute, pool, run
+from graders.engine import pool, run
 from graders.engine.job import Job
 from graders.engine.sandbox import NoMemory
 from tests.engine.commands import DOUBLE, HERE, RIGHT, SLEEPER, WRONG, grade, start, tiny_course
@@ -29,11 +32,11 @@ from tests.path.course_maker import hand_in
 pytestmark = pytest.mark.usefixtures("warm")  # skipped, or failing, where there is no sandbox
 ENDLESS = {"double": DOUBLE, "triple": "while True:\n    pass"}
 CLASS = ("ada", "ben", "eve")
-ran = run.run  # before a test puts another in its place
+ran = run.execute  # before a test puts another in its place
 
 
 def scores(root: Path) -> dict[str, float | None]:
-    return {student: row["01_tiny"] for student, row in Course(root).scores()[0].items()}
+    return {student: row["01_tiny"] for student, row in Records(Course(root)).scores()[0].items()}
 
 
 def lines(text: str) -> list[str]:
@@ -45,13 +48,13 @@ def counted(log: Path) -> Callable[[], None]:
     """What makes a process and those that it forks write a line for each notebook that is executed."""
 
     def before() -> None:
-        pool.engine.run = execute.run = _counting
+        pool.engine.execute = _counting
         os.environ["RAN"] = str(log)
 
     return before
 
 
-def _counting(job: Job) -> str:
+def _counting(job: Job) -> NotebookNode:
     with open(os.environ["RAN"], "a") as file:
         file.write(f"{os.getpid()} {'4 * x' in job.notebook}\n")
     return ran(job)
@@ -70,26 +73,13 @@ def test_a_class_gets_the_same_scores_whoever_executes_it(tmp_path):
         log = tmp_path / f"ran-{len(seen)}"
         code, out, err = grade(root, *arguments, before=counted(log))
         assert (code, err) == (0, ""), out
-        seen.append((scores(root), {c.source for c in Course(root).graded_notebook("01_tiny", "ada", "tiny").cells}))
+        with Records(course := Course(root)) as records:
+            graded = records.notebook(course.submission("ada", "01_tiny"), "tiny")
+        seen.append((scores(root), {c.source for c in graded.cells}))
         assert len(log.read_text().splitlines()) == 4
         assert len({line.split()[0] for line in log.read_text().splitlines()}) <= int(arguments[1])
     assert seen[0] == seen[1]
     assert seen[0][0] == {"ada": 6, "ben": 4, "eve": 6, "old": 4}
-
-
-def test_what_was_not_foreseen_is_executed_all_the_same(tmp_path, monkeypatch):
-    root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
-    jobs = Course.jobs
-
-    def swapped(self: Course, assignment: str, student: str) -> list[Job]:
-        return jobs(self, assignment, {"ada": "ben", "ben": "ada"}[student])
-
-    monkeypatch.setattr(Course, "jobs", swapped)
-    log = tmp_path / "ran"
-    code, _, err = grade(root, "--workers", "2", before=counted(log))
-    assert (code, err) == (0, "")
-    assert scores(root) == {"ada": 6, "ben": 4}
-    assert len(log.read_text().splitlines()) == 4
 
 
 def test_one_that_takes_long_holds_up_no_other(tmp_path):
@@ -111,7 +101,7 @@ def test_a_worker_that_dies_costs_its_own_submission_at_most(tmp_path, times):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG, eve=RIGHT, gil=RIGHT)
 
     def before() -> None:
-        pool.engine.run = _deadly
+        pool.engine.execute = _deadly
         os.environ["DEATHS"], os.environ["TIMES"] = str(tmp_path / "deaths"), str(times)
 
     code, out, err = grade(root, "--workers", "2", before=before)
@@ -121,7 +111,7 @@ def test_a_worker_that_dies_costs_its_own_submission_at_most(tmp_path, times):
         assert (code, err) == (0, "")
         return
     assert code == 1
-    assert err.startswith("ben: tiny.ipynb: nbgrader gave up on it (") and "died, and so did a second one" in err
+    assert err.startswith("ben: tiny.ipynb: could not be executed (") and "died, and so did a second one" in err
     assert len(err.splitlines()) == 1
     assert "3 of 4 submissions graded" in out
     code, out, err = grade(root, *HERE)  # the next command tries it again
@@ -129,7 +119,7 @@ def test_a_worker_that_dies_costs_its_own_submission_at_most(tmp_path, times):
     assert "3 of them before" in out and scores(root)["ben"] == 4
 
 
-def _deadly(job: Job) -> str:
+def _deadly(job: Job) -> NotebookNode:
     if _struck(job):
         os.kill(os.getpid(), signal.SIGKILL)
     return ran(job)
@@ -160,7 +150,7 @@ def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
 
     def before() -> None:
-        pool.engine.run = _starving
+        pool.engine.execute = _starving
         os.environ["DEATHS"], os.environ["TIMES"] = str(tmp_path / "deaths"), str(times)
 
     code, _, err = grade(root, "--workers", "2", before=before)
@@ -175,13 +165,13 @@ def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
     assert (code, err, scores(root)) == (0, "", {"ada": 6, "ben": 4})
 
 
-def _starving(job: Job) -> str:
+def _starving(job: Job) -> NotebookNode:
     if _struck(job):
         raise NoMemory("memory ran out in planted")
     return ran(job)
 
 
-def _raising(job: Job) -> str:
+def _raising(job: Job) -> NotebookNode:
     if "4 * x" in job.notebook:
         raise LookupError("planted")
     return ran(job)
@@ -216,31 +206,30 @@ def test_no_more_is_prepared_than_is_needed_soon():
             taken.append(number)
             yield f"s{number}", [Job(f"{number} {part}") for part in "ab"[: number % 3]]
 
-    for name, results in pool.executed(crew, work()):
+    for name, results in pool._Queue(crew, work()).run():
         done.append(name)
         number = int(name[1:])
-        assert results == {Job(f"{number} {part}"): f"{number} {part.upper()}" for part in "ab"[: number % 3]}
+        assert results == [f"{number} {part.upper()}" for part in "ab"[: number % 3]]
         assert len(taken) - len(done) <= 2 * crew.window
     assert sorted(done, key=lambda name: int(name[1:])) == [f"s{number}" for number in range(40)]
     assert 3 <= crew.most <= crew.window + 1
 
 
 def _events(root: Path, kill: int, log: Path, half: bool = False) -> Callable[[], None]:
-    """Kill the process with signal 9 at the ``kill``-th thing that nbgrader does on disk, before or halfway through."""
+    """Kill the process with signal 9 at the ``kill``-th thing that is done on disk, before or halfway through."""
 
     def happens(name: str, act: Callable, *arguments: object, **named: object) -> object:
         with log.open("a") as file:
             file.write(name + "\n")
         if len(log.read_text().splitlines()) == kill:
             if half:
-                build, text = Path(arguments[0].build_directory), arguments[1]
-                build.mkdir(parents=True, exist_ok=True)
-                (build / "tiny.ipynb").write_text(text[: len(text) // 2])
+                path, text = arguments
+                path.with_name(f".{path.name}.part").write_text(text[: len(text) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
         return act(*arguments, **named)
 
     def before() -> None:
-        for owner, name in ((FilesWriter, "write"), (Session, "commit"), (base, "rmtree"), (base.os, "chmod")):
+        for owner, name in ((gradebook, "_write"), (Session, "commit"), (gradebook, "rmtree"), (base.os, "chmod")):
             act = getattr(owner, name)
             setattr(owner, name, lambda *a, _name=name, _act=act, **k: happens(_name, _act, *a, **k))
 
@@ -262,10 +251,9 @@ def graded_once(tmp_path_factory) -> tuple[Path, list[str]]:
 @pytest.mark.parametrize(
     ("kind", "which", "half", "finished"),
     [
-        ("rmtree", 1, False, 1),  # before nbgrader removes the second one's earlier grading
-        ("write", 3, False, 1),  # before it writes the second one's notebook, not executed yet
-        ("write", 4, False, 1),  # its grades are in the gradebook, its notebook is not written
-        ("write", 4, True, 1),  # ... is half written
+        ("rmtree", 1, False, 1),  # before the second one's earlier grading is removed
+        ("_write", 1, False, 1),  # its grades are in the gradebook, its notebook is not written
+        ("_write", 1, True, 1),  # ... is half written
         ("chmod", -2, False, 2),  # all is done but the permissions
         ("commit", -2, False, 2),  # before the third one's grades are in
     ],
@@ -281,7 +269,10 @@ def test_a_kill_loses_nothing_and_nothing_is_graded_twice(graded_once, tmp_path,
     moment = [number for number, event in enumerate(events, 1) if event == kind][which]
     code, out, err = grade(root, *HERE, before=_events(root, moment, tmp_path / "events", half))
     assert code == -signal.SIGKILL, (out, err)
-    done = [student for student in CLASS if course.is_graded("01_tiny", student)]
+    with Records(course) as records:
+        released = records.released("01_tiny")
+        prepared = {s: prepare(course.submission(s, "01_tiny"), released) for s in CLASS}
+        done = [student for student in CLASS if records.is_graded(prepared[student])]
     assert done == [*CLASS[:finished]]
     now = scores(root)
     assert [now[student] for student in done] == [wanted] * finished

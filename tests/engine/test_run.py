@@ -10,8 +10,8 @@ import pytest
 
 from graders.engine import run
 from graders.engine.job import Job
-from graders.engine.outputs import CUT, Outputs
-from graders.execute import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME
+from graders.engine.outcome import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME
+from graders.engine.outputs import Outputs
 from tests.engine.conftest import SETTINGS, cell, text
 
 GRADE = 'from graders import grade\n\ngrade("{set}", "{task}", "{check}", lambda: {get})'
@@ -106,7 +106,7 @@ def test_what_the_notebook_has_in_a_grade_cell_is_not_run(execute):
 
 def test_a_cell_that_only_claims_to_be_a_grade_cell_runs_in_the_kernel(execute):
     (claimed,) = execute(
-        cell("import os\nprint(os.getpid(), 'graders.task' in __import__('sys').modules)", "mine", grade=True)
+        cell("import os\nprint(os.getpid(), 'graders.judge.task' in __import__('sys').modules)", "mine", grade=True)
     )
     assert text(claimed) == "1 False\n"
 
@@ -359,7 +359,7 @@ def test_a_refusal_in_the_students_own_words_is_none(execute):
 
 
 def test_a_check_of_what_is_kept_refuses_code_that_reaches_for_the_observer(execute):
-    lie = "import sys\nsys.modules['graders.observe'].__name__\n"
+    lie = "import sys\nsys.modules['graders.inside.observe'].__name__\n"
     kept = RIGHT.replace("class Square", "class Tanh").replace("x * x", "x.tanh()")
     kept = kept.replace("*inputs", "output").replace(
         "2 * g * ctx.saved_tensors[0]", "g * (1 - ctx.saved_tensors[0] ** 2)"

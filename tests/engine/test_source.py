@@ -3,23 +3,25 @@
 import ast
 import json
 import re
+import sys
 import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import graders.sets
-from graders.checks import OBSERVED, Forbids
-from graders.engine.source import MAX_TEXT, Use, forbidden, joined
-from graders.operation import Operation, local
-from graders.records import Case, Failure, Record
+from graders.inside.operation import Operation, local
+from graders.inside.records import Case, Failure, Record
+from graders.judge.looks import OBSERVED, Forbids
+from graders.judge.reading import MAX_TEXT, Use, forbidden, joined
+from graders.judge.task import Task
 from graders.sets import load
-from graders.task import Task
 
 ROOT = Path(__file__).resolve().parents[2]
-SETS = sorted(p.stem for p in Path(graders.sets.__file__).parent.glob("*.py") if p.stem != "__init__")
+SETS = graders.sets.names()
 NOTEBOOKS = {s: next(ROOT.glob(f"solutions/*/{s}.ipynb")) for s in SETS}
 SIGMOID = load("sigmoid")["Sigmoid"].forbids
 RIGHT = """
@@ -148,16 +150,25 @@ def test_solutions_and_the_sample_class_are_let_through(set_name: str) -> None:
 
 @pytest.mark.parametrize("set_name", SETS)
 def test_right_solutions_of_the_set_files_are_let_through(set_name: str) -> None:
-    tree = ast.parse(Path(graders.sets.module(set_name).__file__).read_text())
-    for place, node in enumerate(tree.body):
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("graders"):
-            (tree.body[place],) = ast.parse(" = ".join(a.asname or a.name for a in node.names) + " = None").body
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            node.decorator_list = []
-    text = ast.unparse(tree)
     for task in _tasks(set_name):
-        for name in task.solutions:
+        for name, solution in task.solutions.items():
+            text = _alone(sys.modules[getattr(solution, "__self__", solution).__module__])
             assert _looked_at(task, joined([text], [text]), name) is None, f"{task.name} {name}"
+
+
+def _alone(module: ModuleType) -> str:
+    """A set's module without decorators and graders; what it has from its own set's modules stands in it."""
+    body: list[ast.stmt] = []
+    for node in ast.parse(Path(module.__file__).read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(f"{module.__package__}."):
+            body += ast.parse(_alone(sys.modules[node.module])).body
+        elif isinstance(node, ast.ImportFrom) and node.module.startswith("graders"):
+            body += ast.parse(" = ".join(a.asname or a.name for a in node.names) + " = None").body
+        else:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                node.decorator_list = []
+            body.append(node)
+    return ast.unparse(ast.Module(body, []))
 
 
 # --- attacks ----------------------------------------------------------------------------------------------------------
@@ -248,7 +259,7 @@ ANYWHERE = {
     "builtins": "__builtins__",
     "subclasses": "object.__subclasses__()",
     "through getattr": "getattr(f, '__globals__')",
-    "graders": "import graders.task",
+    "graders": "import graders.judge.task",
     "patching": "torch.exp = torch.sigmoid",
     "patching a method": "torch.Tensor.abs = f",
     "patching by setattr": "setattr(torch, 'exp', f)",

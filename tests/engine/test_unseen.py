@@ -18,9 +18,10 @@ import pytest
 from graders.engine import run, sandbox
 from graders.engine.job import Settings
 from graders.engine.kernel import Kernel
+from graders.engine.memory import Share
+from graders.engine.outcome import KERNEL_DIED
 from graders.engine.outputs import Outputs
-from graders.engine.sandbox import NoMemory, SandboxError, Share, WarmParent
-from graders.execute import KERNEL_DIED
+from graders.engine.sandbox import NoMemory, SandboxError, WarmParent
 from tests.engine.conftest import SETTINGS, cell, text
 from tests.engine.test_run import GRADE, RIGHT, sigmoid, squares
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from graders.answers import answered, valid
 from graders.gradecell import silence
-from graders.operation import Operation, Responder, local
-from graders.records import Case, Failure, Helper, Record
+from graders.inside.operation import Operation, Responder, local
+from graders.inside.records import Case, Failure, Helper, Record
+from graders.inside.replies import answered, valid
+from graders.inside.wire import MAX_BYTES, MAX_HEADER, WireError, decode, encode
+from graders.judge.task import Task
 from graders.sets import load
-from graders.task import Task
-from graders.wire import MAX_BYTES, MAX_HEADER, WireError, decode, encode
 
 SETS = ("sigmoid", "flash_attention", "legendre", "logsumexp", "checkpointing", "qat", "clipped_relu")
 TASKS = [(s, t) for s in SETS for t in load(s).values() if isinstance(t, Task) and t.solutions]

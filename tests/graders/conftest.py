@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from graders.operation import Operation, Responder, receive, send, serve
+from graders.inside.operation import Operation, Responder, receive, send, serve
 
 torch.set_num_threads(1)
 

@@ -13,14 +13,15 @@ from torch.autograd import Function
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _len_torch_dispatch_stack
 
-from graders import checks as look
 from graders.gradecell import grade
-from graders.observe import _settings, observe
-from graders.operation import Operation, OperationError, local
-from graders.records import SETTINGS, Case, Failure, Helper, Record
+from graders.inside.observe import observe
+from graders.inside.operation import Operation, OperationError, local
+from graders.inside.pristine import settings
+from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
+from graders.inside.wire import WireError, copy_of, decode, encode
+from graders.judge import looks as look
+from graders.judge.task import Check, Draw, Task
 from graders.sets import load
-from graders.task import Check, Draw, Task
-from graders.wire import WireError, copy_of, decode, encode
 
 X = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
 
@@ -72,7 +73,7 @@ def test_cases_records_and_numbers_come_back_equal() -> None:
     record = Record(Failure("forward", "ValueError", "no"), outputs=(X,), grads=(None, X), changed=("argument 0",))
     back = decode(encode({"a": [1, 2.5, float("inf"), None, "s", True], "r": record, "h": Helper("f")}))
     assert back["a"] == [1, 2.5, float("inf"), None, "s", True] and back["h"] == Helper("f")
-    assert back["r"].failure == record.failure and look.alike(back["r"], record)
+    assert back["r"].failure == record.failure and look.same_behaviour(back["r"], record)
     sent = decode(encode(case(keywords=("x",), watch=("trace",))))
     assert sent.keywords == ("x",) and sent.watch == ("trace",) and torch.equal(sent.args[0], X)
 
@@ -193,7 +194,7 @@ def test_what_is_left_on_is_told_and_does_not_reach_the_next_case(what: str, wat
         return y
 
     def state() -> tuple:
-        return _settings(), torch.get_default_device(), _len_torch_function_stack(), _len_torch_dispatch_stack()
+        return settings(), torch.get_default_device(), _len_torch_function_stack(), _len_torch_dispatch_stack()
 
     before = state()
     seen = observe(careless, case(watch=watch))
@@ -665,7 +666,7 @@ def uses_a_neighbour(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_case_provides_what_the_operation_rests_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert observe(uses_a_neighbour, asked()).failure.kind == "NameError"
-    monkeypatch.setattr("graders.helpers.neighbour", lambda x: 2 * x, raising=False)
+    monkeypatch.setattr("graders.inside.helpers.neighbour", lambda x: 2 * x, raising=False)
     assert torch.equal(observe(uses_a_neighbour, asked(provide=("neighbour",))).outputs[0], 2 * X)
     assert "neighbour" not in globals()
 
@@ -676,7 +677,7 @@ def as_function(forward: Callable) -> Callable:
 
 @pytest.mark.parametrize("wrap", [torch.enable_grad(), functools.partial, as_function])
 def test_what_is_provided_reaches_decorated_operations(wrap: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graders.helpers.neighbour", lambda x: 2 * x, raising=False)
+    monkeypatch.setattr("graders.inside.helpers.neighbour", lambda x: 2 * x, raising=False)
     assert torch.equal(observe(wrap(uses_a_neighbour), asked(provide=("neighbour",))).outputs[0], 2 * X)
 
 
@@ -728,13 +729,13 @@ def test_odd_operations_get_a_verdict() -> None:
 
 
 def test_what_helpers_count_is_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graders import helpers
+    from graders.inside import helpers
 
     def twice(x: torch.Tensor) -> torch.Tensor:
         helpers.TALLY["calls"] += 1
         return 2 * x
 
-    monkeypatch.setattr("graders.helpers.twice", twice, raising=False)
+    monkeypatch.setattr("graders.inside.helpers.twice", twice, raising=False)
     given = {"args": (Helper("twice"), X), "requires_grad": (False, False)}
     assert "3 calls" in found(
         lambda f, x: (f(x), f(x), f(x))[0], look.counts(calls=2), expected=lambda f, x: f(x), **given
@@ -890,7 +891,7 @@ def recomputed(fn: Callable, x: torch.Tensor) -> torch.Tensor:
 def test_the_parameters_of_a_helper_are_observed(
     monkeypatch: pytest.MonkeyPatch, fault: str, told: str, required: tuple[bool, ...]
 ) -> None:
-    monkeypatch.setattr("graders.helpers.affine", affine, raising=False)
+    monkeypatch.setattr("graders.inside.helpers.affine", affine, raising=False)
     monkeypatch.setattr(Recomputed, "fault", fault)
     fn = Helper("affine", (2 * X, X), required)
     asked = case(args=(fn, X), requires_grad=(False, False), how="backward")
@@ -905,7 +906,7 @@ def test_the_parameters_of_a_helper_are_observed(
 
 
 def test_a_helper_is_made_anew_for_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graders.helpers.chunks", lambda *parts: iter(parts), raising=False)
+    monkeypatch.setattr("graders.inside.helpers.chunks", lambda *parts: iter(parts), raising=False)
     asked = case(args=(Helper("chunks", (X, 2 * X)),), requires_grad=(False,), upstream=None)
     for _ in range(2):
         assert torch.equal(observe(lambda chunks: sum(chunks), asked).outputs[0], 3 * X)

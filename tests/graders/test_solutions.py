@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 import graders.sets
-from graders.task import Task
+from graders.judge.task import Task
 from tools import grade_cells
 
 mpl.use("agg")

@@ -15,12 +15,13 @@ import torch
 from torch.autograd import Function
 
 import graders.sets.sigmoid
-from graders import testfile, testrun
 from graders.gradecell import grade
-from graders.operation import local
+from graders.inside import testrun
+from graders.inside.operation import local
+from graders.judge import testfile
+from graders.judge.testfile import FileMistake, Wrong, cell_source, source_of
+from graders.judge.verdict import Verdict
 from graders.sets import load
-from graders.task import Verdict
-from graders.testfile import FileMistake, Wrong, cell_source, source_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = nbformat.read(ROOT / "solutions/02_sigmoid/sigmoid.ipynb", 4)

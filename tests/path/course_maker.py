@@ -14,18 +14,24 @@ HIDDEN = """# {task}: {check}, on numbers
 def judge_{check}():
     import os
 
-    seed = int(os.environ.get("GRADERS_SEED", "0"))
+    from graders.judge.proxy import DESK
+    from graders.judge.verdict import Verdict
+
+    desk = DESK.get()
+    seed = desk.seed if desk else int(os.environ.get("GRADERS_SEED", "0"))
+    look = ""
     try:
         right = {task}(3 + seed) == {right}
         message = "Right in all 1 cases." if right else "Your result is another number; think of 3."
     except Exception as error:
-        right, message = False, f"Your code raised {{type(error).__name__}}: {{error}}"
-    return 2.0 * right, message
+        right, message, look = False, f"Your code raised {{type(error).__name__}}: {{error}}", "exists"
+    evidence = {{"case": "3", "expected": "{right}"}}
+    return Verdict("{task}", "{check}", 2.0, 2.0 * right, message, evidence, look=look)
 
 
-earned, message = judge_{check}()
-print(f"{task} {check}: {{earned:g}} of 2 points\\n{{message}}\\n  case: 3\\n  expected: {right}")
-earned
+verdict = judge_{check}()
+verdict.show()
+verdict.earned
 ### END HIDDEN TESTS"""
 
 
@@ -65,7 +71,7 @@ def make_course(root: Path) -> Path:
     """A course folder with the project's own nbgrader_config.py and the set 01_tiny."""
     (root / "solutions/01_tiny").mkdir(parents=True)
     settings = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
-    (root / "nbgrader_config.py").write_text(f'{settings}\nc.LimitedExecute.preload = ""\n', encoding="utf-8")
+    (root / "nbgrader_config.py").write_text(settings, encoding="utf-8")
     nbformat.write(tiny_notebook(), root / "solutions/01_tiny/tiny.ipynb")
     return root
 

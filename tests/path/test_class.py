@@ -16,7 +16,8 @@ from types import SimpleNamespace
 import pytest
 from bs4 import BeautifulSoup
 
-from graders.course import Course, CourseError
+from graders.classroom.course import Course, CourseError
+from graders.classroom.gradebook import Records
 from tests.path.course_maker import ROOT, edit, hand_in, make_course, release
 
 DOUBLE, TRIPLE = "def double(x):\n    return 2 * x", "def triple(x):\n    return 3 * x"
@@ -88,7 +89,7 @@ def course(tmp_path_factory, run):
     export = run(root, "nbgrader", "export")
     return SimpleNamespace(
         root=root, released=released, first=first, feedback=feedback, export=export,
-        scores={name: row["01_tiny"] for name, row in Course(root).scores()[0].items()},
+        scores={name: row["01_tiny"] for name, row in Records(Course(root)).scores()[0].items()},
     )  # fmt: skip
 
 
@@ -236,16 +237,16 @@ def test_a_mended_notebook_is_graded_on_the_next_run(course, here):
     code, out, err = here(root, "grade", "tiny", "misnamed", "wrong", "right")
     assert (code, err) == (0, "")
     assert "1 of them before" in out
-    rows = Course(root).scores()[0]
+    rows = Records(Course(root)).scores()[0]
     assert rows["misnamed"]["01_tiny"] == rows["wrong"]["01_tiny"] == 6
 
 
 def test_the_seed_reaches_the_hidden_tests(course, here):
     hand_in(course.root, "fixed", double="def double(x):\n    return 6", triple=TRIPLE)
     here(course.root, "grade", "tiny", "fixed")
-    assert Course(course.root).scores()[0]["fixed"]["01_tiny"] == 6
+    assert Records(Course(course.root)).scores()[0]["fixed"]["01_tiny"] == 6
     here(course.root, "grade", "tiny", "fixed", "--seed", "1", "--force")
-    assert Course(course.root).scores()[0]["fixed"]["01_tiny"] == 2
+    assert Records(Course(course.root)).scores()[0]["fixed"]["01_tiny"] == 2
 
 
 @pytest.mark.parametrize(
@@ -292,21 +293,21 @@ def test_an_interruption_keeps_what_is_done(tmp_path, here):
         command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     ) as grading:  # fmt: skip
-        started = root / "autograded/ben/01_tiny/tiny.ipynb"
-        deadline = time.monotonic() + 60
-        while not started.exists() and time.monotonic() < deadline:
+        recorded = root / "autograded/ada/01_tiny/tiny.ipynb"
+        deadline = time.monotonic() + 80
+        while not recorded.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         time.sleep(1)
         grading.send_signal(signal.SIGINT)
         _, said = grading.communicate(timeout=50)
     assert grading.returncode == 130
-    assert said.strip() == "graders: stopped; what was graded is kept, the same command goes on from there"
-    assert Course(root).scores()[0] == {"ada": {"01_tiny": 6}, "ben": {"01_tiny": None}}
+    assert said.strip() == "graders: interrupted; what was graded is kept, the same command goes on from there"
+    assert Records(Course(root)).scores()[0] == {"ada": {"01_tiny": 6}, "ben": {"01_tiny": None}}
     hand_in(root, "ben", **RIGHT)
     code, out, err = here(root, "grade", "tiny")
     assert (code, err) == (0, "")
     assert "1 of them before" in out
-    assert Course(root).scores()[0]["ben"]["01_tiny"] == 6
+    assert Records(Course(root)).scores()[0]["ben"]["01_tiny"] == 6
 
 
 @pytest.mark.parametrize(
@@ -315,29 +316,29 @@ def test_an_interruption_keeps_what_is_done(tmp_path, here):
         (["grade", "tiny"], "what was graded is kept, the same command goes on from there"),
         (["grade", "tiny", "--force"], "what was graded is kept; without --force it goes on from there, with what has "
                                        "no score yet"),
-        (["sample"], "the same command begins anew"),
-        (["scores"], "the same command begins anew"),
+        (["sample"], "run the same command to start over"),
+        (["scores"], "run the same command to start over"),
     ],
 )  # fmt: skip
 def test_a_stopped_command_says_what_goes_on(tmp_path, here, monkeypatch, arguments, said):
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graders.cli.Course", stopped)
-    assert here(tmp_path, *arguments) == (130, "", f"\ngraders: stopped; {said}\n")
+    monkeypatch.setattr("graders.classroom.course.Course", stopped)
+    assert here(tmp_path, *arguments) == (130, "", f"\ngraders: interrupted; {said}\n")
 
 
 @pytest.mark.parametrize("then", ["raise", "pass", "raise ImportError('cannot be loaded') from None"])
 def test_an_interruption_while_modules_load_is_one_line(tmp_path, then):
     root = make_course(tmp_path / "course")
     text = f"import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    {then}\n"
-    (tmp_path / "psutil.py").write_text(text)
+    (tmp_path / "dateutil.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "graders", "grade", "tiny"], cwd=root, capture_output=True, text=True, timeout=60,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngraders: stopped before it began\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngraders: interrupted before it started\n")
 
 
 def test_misplaced_submissions_are_named_and_the_rest_is_graded(tmp_path, here):
@@ -350,13 +351,13 @@ def test_misplaced_submissions_are_named_and_the_rest_is_graded(tmp_path, here):
     code, out, err = here(root, "grade", "tiny")
     assert code == 1
     assert err.splitlines() == [
-        "lou: 01_tiny/lou: has set and student the wrong way round. Move it to submitted/lou/01_tiny/.",
+        "lou: 01_tiny/lou: has the set and student folders swapped. Move it to submitted/lou/01_tiny/.",
         "amara: tiny: is no set. Rename it to 01_tiny.",
         "kim: tiny.ipynb: is not in the folder of a set. Move it into submitted/kim/01_tiny/.",
     ]
     assert out.startswith("01_tiny: 1 submission, 1 to grade\n")
     assert "1 of 1 submissions graded" in out and "3 faults above" in out
-    assert Course(root).scores()[0]["ada"]["01_tiny"] == 6
+    assert Records(Course(root)).scores()[0]["ada"]["01_tiny"] == 6
     assert here(root, "grade", "tiny", "ada")[0] == 0
     code, out, err = here(root, "grade", "tiny", "kim")
     assert (code, out) == (2, "")
@@ -380,7 +381,7 @@ def test_the_score_of_an_earlier_file_stays_and_the_line_says_so(tmp_path, here,
     assert ada.startswith("ada: tiny.ipynb: is ")
     assert ada.endswith(" Until then the score of what was graded before stays, 6.")
     assert ben.endswith("Ask for a new one.")
-    assert {name: row["01_tiny"] for name, row in Course(root).scores()[0].items()} == {"ada": 6, "ben": None}
+    assert {name: row["01_tiny"] for name, row in Records(Course(root)).scores()[0].items()} == {"ada": 6, "ben": None}
 
 
 def test_another_time_of_the_same_file_reaches_the_gradebook(tmp_path, here):
@@ -408,7 +409,7 @@ def test_a_course_without_sets_names_the_folder(tmp_path, here):
 
 def test_the_help_names_all_exit_codes(tmp_path, here):
     code, out, _ = here(tmp_path, "grade", "--help")
-    assert code == 0 and "130 stopped by Ctrl-C" in " ".join(out.split())
+    assert code == 0 and "130 interrupted by Ctrl-C" in " ".join(out.split())
 
 
 def test_collect_folders_and_archives(tmp_path, here):

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from graders import collect
-from graders.collect import ArchiveError, unpack, whose
+from graders.classroom import archive as archives
+from graders.classroom.archive import ArchiveError, unpack
+from graders.classroom.whose import whose
 from tests.path.course_maker import hand_in, make_course, release
 
 NOTEBOOK = b'{"cells": []}'
@@ -115,7 +116,7 @@ def test_no_link_device_or_pipe_comes_out_of_an_archive(tmp_path):
 def small(monkeypatch):
     """Limits that a test can reach."""
     for name, value in (("MAX_BYTES", 10_000), ("MAX_UNPACKED", 50_000), ("MAX_FILES", 20), ("MAX_PIECE", 20_000)):
-        monkeypatch.setattr(collect, name, value)
+        monkeypatch.setattr(archives, name, value)
 
 
 def lying(path: Path, size: int) -> Path:
@@ -297,7 +298,7 @@ def test_a_notebook_without_a_name_keeps_nobody_out(root, drop, here):
     code, out, err = here(root, "collect", "tiny", str(drop))
     assert (code, out) == (1, "01_tiny: 2 collected into submitted/ (bjorn, chen)\n")
     remedy = "Put it into a folder NAME/, or rename it to NAME_tiny.ipynb"
-    assert err == f"{drop}/tiny.ipynb: left out, nobody's name is on it. {remedy}\n"
+    assert err == f"{drop}/tiny.ipynb: left out, there is no student name on it. {remedy}\n"
 
 
 SAID = {
@@ -394,10 +395,10 @@ def test_a_file_that_cannot_be_read_keeps_nobody_out(root, drop, here, monkeypat
             raise PermissionError(13, "Permission denied")
         copyfile(source, target, **more)
 
-    monkeypatch.setattr("graders.collect.shutil.copyfile", refused)
+    monkeypatch.setattr("graders.classroom.collect.shutil.copyfile", refused)
     code, out, err = here(root, "collect", "tiny", str(drop))
     assert (code, out) == (1, "01_tiny: 1 collected into submitted/ (ben)\n")
-    told = "left out, it cannot be read (Permission denied). Look at its rights"
+    told = "left out, it cannot be read (Permission denied). Check its permissions"
     assert err == f"{drop}/ada_tiny.ipynb: {told}\n"
 
 

@@ -9,16 +9,19 @@ import socket
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbgrader.converters import GenerateAssignment
 
-from graders import checkup, doctor, preprocess
-from graders.course import Course
-from graders.submission import MAX_FILES
+from graders.classroom import checkup
+from graders.classroom.course import Course
+from graders.classroom.gradebook import Records
+from graders.classroom.submission import MAX_FILES, Prepared, Refused, prepare
+from graders.notebook import form
+from graders.notebook.cells import Original, claimed, released
+from graders.notebook.files import resembles
 from tests.path.course_maker import ROOT, edit, hand_in, make_course
 from tools import students
 from tools.notebooks import read as read_committed
@@ -36,7 +39,7 @@ def root(tmp_path_factory):
     (root / "solutions/02_other/other.ipynb").write_text(re.sub("double|triple", r"other_\g<0>", text))
     course = Course(root)
     for name in course.assignments:
-        course._start(GenerateAssignment, name, ".", force=True)
+        course._convert(GenerateAssignment, assignment_id=name, student_id=".")
     return root
 
 
@@ -109,7 +112,7 @@ def earlier(data):
     """A locked cell as an earlier release had it: another text, with the checksum of that."""
     cell = cells(data)["see_double"]
     cell["source"] = "print(double(0))"
-    original = doctor.Original("see_double", "code", "", None, grade=False, solution=False, locked=True)
+    original = Original("see_double", "code", "", None, grade=False, solution=False, locked=True)
     cell["metadata"]["nbgrader"]["checksum"] = original.with_source(cell["source"]).checksum
 
 
@@ -196,20 +199,24 @@ def damaged(path: Path, change) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def jobs(course):
-    """What grading would execute."""
-    return [(replace(job, notebook=""), json.loads(job.notebook)) for job in course.jobs("01_tiny", "ada")]
+def prepared(course, student="ada"):
+    """What grading makes of a submission."""
+    with Records(course) as records:
+        return prepare(course.submission(student, "01_tiny"), records.released("01_tiny"))
+
+
+def ready(course, student="ada"):
+    """What grading would execute, and what tells it from another."""
+    found = prepared(course, student)
+    assert isinstance(found, Prepared), "grading refuses it"
+    return {name: (json.loads(notebook.text), notebook.digest) for name, notebook in found.notebooks.items()}
 
 
 def repairs(root, path, here, said):
     """Grading makes the same of a notebook before and after the doctor, and the doctor says what it did, once."""
     raw, info = path.read_bytes(), path.stat()
     course = Course(root)
-    before = jobs(course)
-    with course.gradebook() as gradebook:
-        known = preprocess.originals(gradebook, course.dirs, "01_tiny", "tiny")
-    meaning = preprocess.digest(path, known)
-    assert before, "grading refuses it"
+    before = ready(course)
 
     code, out, err = here(root, "doctor", "submitted", "--dry-run")
     assert (code, err) == (0, "")
@@ -218,7 +225,7 @@ def repairs(root, path, here, said):
     left = [line for line in out.splitlines() if "the answer cell" in line]  # nothing can be done about it
     assert all(line.endswith("[would be repaired]") for line in out.splitlines()[:-1] if line not in left)
     assert all(line.isprintable() for line in out.splitlines())
-    assert out.splitlines()[-1] == "1 of 1 submissions would be graded as they now stand, 1 can be repaired."
+    assert out.splitlines()[-1] == "1 of 1 submissions would be graded in their current state, 1 can be repaired."
 
     code, again, err = here(root, "doctor", "submitted/ada")
     assert (code, err) == (0, "")
@@ -233,8 +240,7 @@ def repairs(root, path, here, said):
 
     last = here(root, "doctor", str(path))
     assert last == (0, "\n".join([*left, "1 of 1 submissions would be graded.\n"]), "")
-    assert jobs(course) == before
-    assert preprocess.digest(path, known) == meaning
+    assert ready(course) == before
 
 
 @pytest.mark.parametrize(("change", "said"), REPAIRED.values(), ids=REPAIRED)
@@ -258,7 +264,7 @@ def test_what_is_not_wrong_is_left_alone(root, handed, here, change):
     raw = handed.read_bytes()
     assert here(root, "doctor", "submitted") == (0, "1 of 1 submissions would be graded.\n", "")
     assert handed.read_bytes() == raw and not (root / ".doctor").exists()
-    assert Course(root).jobs("01_tiny", "ada")
+    assert ready(Course(root))
 
 
 # What cannot be repaired.
@@ -426,12 +432,10 @@ def refuses(root, here, said):
     assert re.match("1 of (1|2) submissions would be graded", last)
     assert tree(root) == before and not (root / ".doctor").exists()
     course = Course(root)
-    graded, problems = course.grade("01_tiny", "ada")
-    assert not graded and any(problem.fatal for problem in problems)
-    assert any(re.search(said, str(problem)) for problem in problems), problems
-    assert course.jobs("01_tiny", "ben")
-    if doctor.no_file(root / "submitted/ada/01_tiny/tiny.ipynb"):
-        assert course.jobs("01_tiny", "ada") == []  # it is not waited for
+    found = prepared(course)
+    assert isinstance(found, Refused) and any(problem.fatal for problem in found.problems)
+    assert any(re.search(said, str(problem)) for problem in found.problems), found.problems
+    assert ready(course, "ben")
 
 
 @pytest.mark.parametrize(("change", "said"), REFUSED.values(), ids=REFUSED)
@@ -465,7 +469,7 @@ def test_a_name_is_mended(root, handed, here, name):
     other = handed.parent / name
     other.parent.mkdir(exist_ok=True)
     handed.rename(other)
-    assert any(problem.fatal for problem in Course(root).grade("01_tiny", "ada")[1])
+    assert isinstance(prepared(Course(root)), Refused)
     code, out, _ = here(root, "doctor", "submitted", "--dry-run")
     assert code == 1 and other.exists() and not handed.exists()
     code, out, _ = here(root, "doctor", "submitted")
@@ -474,14 +478,14 @@ def test_a_name_is_mended(root, handed, here, name):
     assert out.splitlines()[0] == said
     assert handed.read_bytes() == raw and not other.exists()
     assert here(root, "doctor", "submitted")[1] == "1 of 1 submissions would be graded.\n"
-    assert Course(root).jobs("01_tiny", "ada")
+    assert ready(Course(root))
 
 
 @pytest.mark.parametrize(
     "name", ["tinyx.ipynb", "my tiny.ipynb", "tiny.py", "tiny.ipynb.zip", "tiny~.ipynb", "tin.ipynb", "tiny"]
 )
 def test_another_name_is_not_taken_for_it(name):
-    assert not doctor.alike("tiny.ipynb", name)
+    assert not resembles("tiny.ipynb", name)
 
 
 TIMES = {"words": b"yesterday, I think", "bytes": b"\xff\xfe\x00", "long": b"2026 " * 100_000,
@@ -492,7 +496,7 @@ TIMES = {"words": b"yesterday, I think", "bytes": b"\xff\xfe\x00", "long": b"202
 def test_a_time_is_mended(root, handed, here, text):
     path = handed.with_name("timestamp.txt")
     path.write_bytes(text)
-    (problem,) = Course(root).grade("01_tiny", "ada")[1]
+    (problem,) = prepared(Course(root)).problems
     assert problem.fatal and "`python -m graders doctor submitted/ada/01_tiny` writes one" in problem.remedy
     assert here(root, "doctor", "submitted", "--dry-run")[0] == 1
     assert path.read_bytes() == text
@@ -548,8 +552,8 @@ def test_strays_are_named(root, handed, here):
     (root / "submitted/eve").symlink_to("/etc")
     code, out, _ = here(root, "doctor", "submitted")
     assert code == 1
-    for said in ("ada: TINY: is no set. There is submitted/ada/01_tiny too: keep the right one, there.",
-                 "ada: tiny.ipynb: is not in the folder of a set. There is submitted/ada/01_tiny/tiny.ipynb too: keep",
+    for said in ("ada: TINY: is no set. submitted/ada/01_tiny exists as well: keep the right one there.",
+                 "ada: tiny.ipynb: is not in the folder of a set. submitted/ada/01_tiny/tiny.ipynb exists as well",
                  "notes.txt: notes.txt: is a file where a student's folder belongs", "eve: eve: is a symbolic link",
                  "1 of 1 submissions would be graded"):  # fmt: skip
         assert said in out, (said, out)
@@ -559,9 +563,9 @@ STRAYS = {  # place, how grading and the doctor begin their line on it
     "eva/Tiny": "eva: Tiny: is no set. Rename it to 01_tiny.",
     "eva/my homework": "eva: my homework: is no set. Rename it to 01_tiny.",
     "eva": "eva: tiny.ipynb: is not in the folder of a set. Move it into submitted/eva/01_tiny/.",
-    "01_tiny/eva": "eva: 01_tiny/eva: has set and student the wrong way round. Move it to submitted/eva/01_tiny/.",
-    "tiny/eva": "eva: tiny/eva: has set and student the wrong way round. Move it to submitted/eva/01_tiny/.",
-    "tiny/ada": "ada: tiny/ada: has set and student the wrong way round. There is submitted/ada/01_tiny too",
+    "01_tiny/eva": "eva: 01_tiny/eva: has the set and student folders swapped. Move it to submitted/eva/01_tiny/.",
+    "tiny/eva": "eva: tiny/eva: has the set and student folders swapped. Move it to submitted/eva/01_tiny/.",
+    "tiny/ada": "ada: tiny/ada: has the set and student folders swapped. submitted/ada/01_tiny exists as well",
     "": "tiny.ipynb: tiny.ipynb: is a file where a student's folder belongs. A submission is submitted/STUDENT/SET/",
 }
 
@@ -647,10 +651,10 @@ def test_what_is_graded_is_not_graded_again_for_a_repair(root, handed, here):
     code, out, err = here(root, "grade", "tiny", "ada", "--no-sandbox")
     assert (code, err) == (0, "") and "1 of them before" in out
     assert (root / "autograded/ada/01_tiny/tiny.ipynb").read_bytes() == graded
-    assert Course(root).scores()[0]["ada"]["01_tiny"] == 6
+    assert Records(Course(root)).scores()[0]["ada"]["01_tiny"] == 6
     edit(handed, in_cell("double", source="def double(x):\n    return x"))
     assert "before" not in here(root, "grade", "tiny", "ada", "--no-sandbox")[1]
-    assert Course(root).scores()[0]["ada"]["01_tiny"] == 2
+    assert Records(Course(root)).scores()[0]["ada"]["01_tiny"] == 2
 
 
 def test_the_truth_is_the_gradebook_and_else_the_release(root, tmp_path, here):
@@ -660,8 +664,9 @@ def test_the_truth_is_the_gradebook_and_else_the_release(root, tmp_path, here):
     edit(path, deleted("test_double_value"))
     assert "test cell test_double_value was deleted" in here(bare, "doctor", "submitted")[1]
     assert not (bare / "gradebook.db").exists()
-    course, released = Course(root), doctor.released(doctor.read(bare / "exercises/01_tiny/tiny.ipynb")[0])
-    assert checkup.truth(course, "01_tiny", "tiny") == checkup.truth(Course(bare), "01_tiny", "tiny") == released
+    course, given = Course(root), released(form.read(bare / "exercises/01_tiny/tiny.ipynb")[0])
+    of = checkup.ReleasedCells
+    assert of(course).cells("01_tiny", "tiny") == of(Course(bare)).cells("01_tiny", "tiny") == given
     assert "BEGIN" not in path.read_text()
 
 
@@ -736,7 +741,7 @@ def download(package, tmp_path):
 def student(folder, *arguments, python=sys.executable):
     """What a student sees, with nothing but the standard library."""
     done = subprocess.run(
-        [python, "-I", "-S", "doctor.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+        [python, "-I", "-S", "doctor.pyz", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -770,11 +775,11 @@ def test_a_student_before_handing_in(download):
     assert "Square" not in out and out.splitlines()[-1] == "exercises/01_relu/relu.ipynb: would be graded."
     nbformat.validate(json.loads(path.read_text()))
     assert [file.read_bytes() for file in (path.parent / ".doctor").iterdir()] == [raw]
-    released = {claimed: cell.source for cell in read_committed(ROOT / "exercises/01_relu/relu.ipynb").cells
-                if (claimed := doctor.claimed(cell))}  # fmt: skip
-    mine = {claimed: cell.source for cell in read_committed(path).cells if (claimed := doctor.claimed(cell))}
-    assert mine.keys() == released.keys()
-    assert {name for name in mine if mine[name] != released[name]} == ANSWERS
+    given = {name: cell.source for cell in read_committed(ROOT / "exercises/01_relu/relu.ipynb").cells
+                if (name := claimed(cell))}  # fmt: skip
+    mine = {name: cell.source for cell in read_committed(path).cells if (name := claimed(cell))}
+    assert mine.keys() == given.keys()
+    assert {name for name in mine if mine[name] != given[name]} == ANSWERS
 
 
 def test_a_converted_notebook_is_one_line(download):
@@ -802,21 +807,11 @@ def test_what_would_not_be_graded(download, change, said):
     code, out, err = student(download, "exercises/01_relu")
     assert code == (2 if err else 1)
     assert said in out + err
-    assert bool(err) != ("would NOT be graded as it now stands." in out)
-
-
-@pytest.mark.parametrize("text", [None, "{", '{"relu": [{"a": 1}]}', "[1]"])
-def test_without_the_released_cells_it_says_so(download, text):
-    (download / "doctor.json").unlink()
-    if text:
-        (download / "doctor.json").write_text(text)
-    code, out, err = student(download, "exercises")
-    assert (code, out) == (2, "")
-    assert err == "doctor.json is missing or damaged: take it from the course's download\n"
+    assert bool(err) != ("would NOT be graded in its current state." in out)
 
 
 def test_an_old_notebook_is_read_where_nbformat_is(handed):
     text = nbformat.writes(nbformat.convert(nbformat.read(handed, as_version=4), 3), version=3)
-    notebook, said = doctor.parse(text.encode())
-    assert said[0][0] == "is in the older nbformat 3.0"
+    notebook, problems = form.parse(text.encode(), "tiny.ipynb")
+    assert problems[0].what == "is in the older nbformat 3.0"
     assert [cell["source"] for cell in notebook["cells"]] == [c.source for c in nbformat.read(handed, 4).cells]

@@ -13,11 +13,11 @@ import nbformat
 import pytest
 from nbgrader.utils import determine_grade, is_grade, is_solution
 
+from graders.classroom.feedback import Feedback
 from graders.engine.job import Job, Settings
-from graders.engine.run import run
+from graders.engine.run import execute
 from graders.engine.sandbox import SandboxError
-from graders.feedback import Feedback
-from graders.report import read_verdict
+from graders.judge.verdict import shown_by
 from tests.path.course_maker import ROOT
 
 SETS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb"))
@@ -111,7 +111,7 @@ def graded(request, tmp_path_factory):
         settings=Settings(cell_time=60, notebook_time=600),
     )
     try:
-        executed = nbformat.reads(run(job), as_version=4).cells[count:]
+        executed = execute(job).cells[count:]
     except SandboxError as error:
         if os.environ.get("COURSE_REQUIRE_SANDBOX"):
             raise
@@ -126,7 +126,11 @@ def points(graded, kind: str) -> dict[str, tuple[float, float]]:
 
 @pytest.mark.parametrize("kind", ["right", "noisy"])
 def test_right_answers_get_all_points(graded, kind):
-    said = [cell.outputs[0].text for cell in graded.books[kind] if determine_grade(cell)[0] != determine_grade(cell)[1]]
+    said = [
+        str(shown_by(cell.outputs))
+        for cell in graded.books[kind]
+        if determine_grade(cell)[0] != determine_grade(cell)[1]
+    ]
     assert not said
     assert sum(most for _, most in points(graded, kind).values()) == 20
 
@@ -145,12 +149,12 @@ def test_wrong_answers_lose_points_on_every_task(graded):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_test_cell_leaves_behind(graded, kind):
-    """One verdict on stdout, one plain number, nothing on stderr: what nbgrader's rule reads as that number."""
+    """One verdict, one plain number, nothing on stderr: what nbgrader's rule reads as that number."""
     for cell in graded.books[kind]:
         name = cell.metadata.nbgrader.grade_id
         outputs = [(o.output_type, o.get("name")) for o in cell.outputs]
-        assert outputs == [("stream", "stdout"), ("execute_result", None)], (name, cell.outputs)
-        verdict, earned = read_verdict(cell.outputs[0].text), float(cell.outputs[1].data["text/plain"])
+        assert outputs == [("display_data", None), ("execute_result", None)], (name, cell.outputs)
+        verdict, earned = shown_by(cell.outputs), float(cell.outputs[1].data["text/plain"])
         assert (verdict.earned, f"test_{verdict.task}_{verdict.check}") == (earned, name)
         assert determine_grade(cell) == (earned, verdict.points)
         assert verdict.message

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from graders import report, sample
-from graders.course import Course
-from graders.operation import local
+from graders.classroom import report, sample
+from graders.classroom.course import Course
+from graders.inside.operation import local
 from graders.sets import load
 from tests.path.course_maker import ROOT
 
@@ -75,10 +75,8 @@ def test_every_answer_is_judged_as_expected(student, assignment):
             operation = local(eval(tasks[task].call.partition("(")[0], names))
             verdicts = [tasks[task].judge(check.name, operation) for check in tasks[task].checks]
         judged.append(task)
-        cells = {f"test_{task}_{v.check}": v for v in verdicts}
         lines = [
-            report.Lost("", "", report.check_name(cell, list(tasks)), v.earned, v.points, v.message)
-            for cell, v in cells.items()
+            report.Lost("", "", " ".join(report.check_of("", v, ())), v.earned, v.points, v.message) for v in verdicts
         ]
         lost += [str(line).strip() for line in lines if line.earned < line.points]
     said = EXPECTED[student][assignment]["lost"]

@@ -140,7 +140,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_environment_is_made_kept_and_brought_up_to_date(shelf: Path, tmp_path: Path) -> None:
     def torch(wanted: str, fresh: bool = False) -> str:
-        return latest.facts(latest.environment(tmp_path, tmp_path / "new", wanted, fresh))["packages"]["torch"]
+        return latest.facts(latest.environment(tmp_path, tmp_path / "new", wanted, fresh)).packages["torch"]
 
     wheel(shelf, "9.9.0")
     assert torch("torch") == "9.9.0"
@@ -182,7 +182,7 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
     """Compare a small course with itself in this environment, no book being built; the status and the report."""
     monkeypatch.setattr(latest, "environment", lambda *_: Path(sys.executable))
     monkeypatch.setattr(latest, "build_book", lambda *_: [])
-    monkeypatch.setattr(latest, "facts", lambda _: {"python": "3.11.7", "packages": {"torch": "2.14.1"}})
+    monkeypatch.setattr(latest, "facts", lambda _: latest.Facts("3.11.7", {"torch": "2.14.1"}))
     monkeypatch.setattr(latest, "version", lambda _: "2.13.0+cpu")
 
     def run(*cells: NotebookNode, **changes: str) -> tuple[int, str]:

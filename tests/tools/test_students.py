@@ -32,7 +32,7 @@ def make(root):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("small"))
-    assert "13 files" in students.students(root)
+    assert "12 files" in students.students(root)
     return root
 
 
@@ -53,7 +53,7 @@ def test_the_course_itself_passes_the_gate():
 def test_inside_are_chapters_pages_exercises_and_requirements(unpacked):
     files = release.files(unpacked)
     chapters = {path.stem for path in ROOT.glob("book/[0-9][0-9]_*.ipynb")}
-    assert {"README.md", "requirements.txt", "constraints.txt", "doctor.py", "doctor.json"} <= files.keys()
+    assert {"README.md", "requirements.txt", "constraints.txt", "doctor.pyz"} <= files.keys()
     assert {f"book/{page}.md" for page in students.PAGES} <= files.keys()
     assert {f"book/{chapter}.ipynb" for chapter in chapters} <= files.keys()
     assert {name.split("/")[1] for name in files if name.startswith("exercises/")} == chapters
@@ -61,9 +61,11 @@ def test_inside_are_chapters_pages_exercises_and_requirements(unpacked):
 
 
 def test_inside_is_nothing_of_answers_or_graders(unpacked):
-    assert {
-        name: match.group() for name, text in release.files(unpacked).items() if (match := SECRET.search(text))
-    } == {}
+    files = release.files(unpacked)
+    with zipfile.ZipFile(unpacked / "doctor.pyz") as program:
+        files |= {name: program.read(name) for name in program.namelist()}
+    assert {"doctor/doctor.py", "doctor/released.json"} <= files.keys()
+    assert {name: match.group() for name, text in files.items() if (match := SECRET.search(text))} == {}
 
 
 def test_links_between_files_resolve_where_it_was_unpacked(unpacked):

@@ -181,8 +181,8 @@ _parent("poison-parent", "changes modules, type slots and interned objects, hopi
 import ctypes, sys
 import numpy, torch, matplotlib
 try:
-    import graders.operation, graders.observe, graders.wire
-    graders.wire.encode = graders.observe.observe = graders.operation.send = None
+    import graders.inside.operation, graders.inside.observe, graders.inside.wire
+    graders.inside.wire.encode = graders.inside.observe.observe = graders.inside.operation.send = None
 except ImportError:
     pass
 torch.where = numpy.array = lambda *a, **k: None

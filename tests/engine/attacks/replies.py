@@ -4,7 +4,7 @@ from tests.engine.attacks import ASKED, Attack
 
 ATTACKS: list[Attack] = []
 
-# Finds the sockets that it inherited, and writes frames to them as graders/engine/channel.py describes.
+# Finds the sockets that it inherited, and writes frames to them as graders/inside/channel.py describes.
 FRAMES = """
 import json, os, stat, struct, sys, threading, time
 def sockets():
@@ -64,12 +64,12 @@ _reply("huge-frame", "announces a frame of 2^63 bytes", act='raw(struct.pack(">c
 _reply("no-reply", "never answers: stops itself when it is asked", act="os.kill(os.getpid(), 19)", slow=True)
 _reply("closed-channel", "closes the channel when it is asked", act="[os.close(fd) for fd in sockets()]")
 _reply("answers-ahead", "sends answers before the questions: each test then reads the answer to the one before", """
-from graders.wire import encode
+from graders.inside.wire import encode
 for _ in range(40):
     frame(b"R", encode({"records": [], "results": [], "differentiable": [], "answers": []}))
 """)  # fmt: skip
 _reply("records-of-a-twin", "answers each question for LeakyReLU with what Square's, asked with the same, would say", """
-from graders import operation
+from graders.inside import operation
 real = operation.Responder.__call__
 def call(self, message):
     self.get = lambda: get_ipython().user_ns["Square"].apply
@@ -77,19 +77,19 @@ def call(self, message):
 operation.Responder.__call__ = call
 """)  # fmt: skip
 _reply("odd-records", "answers with records whose fields have other types, sizes and depths", """
-import graders.operation, torch
-from graders.records import Case, Failure, Record
+import graders.inside.operation, torch
+from graders.inside.records import Case, Failure, Record
 odd = [None, "x", -1, 10**300, float("nan"), [[]], {"a": {}}, Record(), Failure("a", "b", "c"), torch.zeros(()).expand(10**9),
        {"records": "x"}, {"records": [Record()] * 500}, {"results": None}, {"failure": 3}, {"records": [1, None, {}]}]
 state = {"n": 0}
 def call(self, message):
     state["n"] += 1
     return odd[state["n"] % len(odd)]
-graders.operation.Responder.__call__ = call
+graders.inside.operation.Responder.__call__ = call
 """)  # fmt: skip
 _reply("odd-bytes", "answers with damaged messages: cut, nested 100,000 deep, with sizes of 10^18", """
-import graders.engine.shell as shell_module
-from graders import wire
+import graders.inside.shell as shell_module
+from graders.inside import wire
 bodies = [b"", b"{", b"[" * 100_000, b'{"a": ' * 50_000, b"\\xff" * 1000, b"null", b"1e999", b"9" * 100_000,
           b'{"header": {"shape": [1000000000000000000], "dtype": "float64"}}', struct.pack(">Q", 1 << 40), b"\\x00" * 64]
 state = {"n": 0}
@@ -139,14 +139,14 @@ import gc, types
 def nothing(*a, **k):
     return []
 for thing in gc.get_objects():
-    if isinstance(thing, types.FunctionType) and thing.__module__ == "graders.observe" and thing.__name__ in (
+    if isinstance(thing, types.FunctionType) and thing.__module__.startswith("graders.inside.") and thing.__name__ in (
             "_state", "_overwrite", "_trace", "told", "ended_modes"):
         try:
             thing.__code__ = nothing.__code__
         except ValueError:
             pass
-import graders.observe
-graders.observe.observe = lambda operation, case: None
+import graders.inside.observe
+graders.inside.observe.observe = lambda operation, case: None
 """)  # fmt: skip
 _reply("closed-by-collector", "finds the engine's sockets, kernel and shell among all objects and breaks them", """
 import gc, socket
@@ -154,7 +154,7 @@ for thing in gc.get_objects():
     try:
         if isinstance(thing, socket.socket):
             thing.close()
-        elif type(thing).__name__ in ("Channel", "Kernel", "Responder", "Sink"):
+        elif type(thing).__name__ in ("Channel", "Server", "Responder", "Sink"):
             vars(thing).clear()
     except Exception:
         pass
@@ -163,7 +163,7 @@ _reply("walked-frames", "walks up the stack to the engine's frames and changes w
 frame_ = sys._getframe()
 while frame_:
     for value in list(frame_.f_locals.values()):
-        if type(value).__name__ in ("Channel", "Kernel"):
+        if type(value).__name__ in ("Channel", "Server"):
             value.max_output = 10**18
             if hasattr(value, "_busy"):
                 value._answers = [b"R"] * 10

@@ -160,9 +160,9 @@ _modules(
     "replaces the grader's own function and the arithmetic it judges with",
     """
 try:
-    import graders, graders.task, graders.checks
+    import graders, graders.judge.task, graders.judge.looks
     graders.grade = lambda *a, **k: True
-    graders.task.Task.judge = lambda self, *a, **k: 2.0
+    graders.judge.task.Task.judge = lambda self, *a, **k: 2.0
 except ImportError:
     pass
 """,
@@ -173,8 +173,8 @@ _modules(
     last="",
     first="",
     answers={
-        "LeakyReLU": "from graders.sets.relu import LeakyNew as LeakyReLU",
-        "Tanh": "from graders.sets.relu import tanh\nTanh = tanh.solutions[0]",
+        "LeakyReLU": "from graders.sets.relu.leaky_relu import LeakyNew as LeakyReLU",
+        "Tanh": "from graders.sets.relu.tanh import TanhNew as Tanh",
     },
 )
 _modules(

@@ -1,0 +1,1 @@
+"""Course folders, submissions, the gradebook, feedback: the one place that knows nbgrader."""

@@ -1,0 +1,189 @@
+"""A course folder: its sets, who handed in, nbgrader opened on it with its configuration."""
+
+import logging
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+from nbgrader.apps import NbGrader
+from nbgrader.converters import GenerateAssignment, GenerateFeedback
+from nbgrader.converters.base import BaseConverter, NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from graders.classroom.errors import CourseError
+from graders.classroom.nbgrader_steps import TrustedExecute
+from graders.classroom.submission import Submission
+from graders.engine.job import Settings
+
+
+class Course:
+    """A course folder, with nbgrader's configuration for it.
+
+    Args:
+        root: the folder.
+        verbose: whether nbgrader's own log is shown.
+        db: the gradebook's URL, in place of the one that is configured.
+
+    Raises:
+        CourseError: it is not a course folder, or its gradebook cannot be used.
+    """
+
+    def __init__(self, root: Path, verbose: bool = False, db: str | None = None) -> None:
+        self.root = root.resolve()
+        if not (self.root / "nbgrader_config.py").is_file():
+            raise CourseError(
+                f"{self.root} is not a course folder (no nbgrader_config.py): run this from the course's root"
+            )
+        self.app = NbGrader()
+        self.app.log_level = logging.INFO if verbose else logging.ERROR
+        argv, sys.argv = sys.argv, sys.argv[:1]  # traitlets would read ours
+        try:
+            self.app.initialize([], root=str(self.root))
+        finally:
+            sys.argv = argv
+        if not verbose:
+            self.app.log.handlers = [logging.NullHandler()]
+            self.app.log.setLevel(logging.ERROR)
+        self.dirs: CourseDirectory = self.app.coursedir
+        self.dirs.root = str(self.root)
+        if db:
+            self.dirs.db_url = db
+        _check_gradebook(self.dirs.db_url)
+
+    @property
+    def settings(self) -> Settings:
+        """The limits that notebooks are executed within, as configured."""
+        return TrustedExecute(config=self.app.config).settings()
+
+    def directories(self, **others: str) -> CourseDirectory:
+        """Return nbgrader's directories of this course for one of its converters, some of them others.
+
+        Args:
+            others: traits of nbgrader's ``CourseDirectory``: ``student_id``, ``release_directory`` ...
+        """
+        return CourseDirectory(parent=self.app, root=self.dirs.root, db_url=self.dirs.db_url, **others)
+
+    # --- sets ---
+
+    @property
+    def assignments(self) -> list[str]:
+        """The sets that have a source notebook, in order."""
+        return sorted({path.parent.name for path in (self.root / self.dirs.source_directory).glob("*/*.ipynb")})
+
+    def find(self, name: str) -> str:
+        """Return the assignment that ``name`` means: ``01_relu``, ``relu``, or ``01_relu/`` as a shell completes it.
+
+        Raises:
+            CourseError: there is none.
+        """
+        sets = self.assignments
+        for assignment in sets:
+            if name.rstrip("/") in (assignment, assignment.partition("_")[2]):
+                return assignment
+        if not sets:
+            folder = self.root / self.dirs.source_directory
+            raise CourseError(f"there is no set in {folder}/ (SET/NAME.ipynb): restore that folder from the course")
+        raise CourseError(f"there is no set {name!r}; there are: {', '.join(sets)}")
+
+    def source(self, assignment: str) -> Path:
+        """Return the folder of a set's notebooks with their solutions."""
+        return self._folder(self.dirs.source_directory, ".", assignment)
+
+    def notebooks(self, assignment: str) -> list[str]:
+        """Return the names of a set's notebooks."""
+        return sorted(path.stem for path in self.source(assignment).glob("*.ipynb"))
+
+    # --- submissions ---
+
+    def students(self, assignment: str) -> list[str]:
+        """Return those who handed something in."""
+        folders = self.root.glob(f"{self.dirs.submitted_directory}/*/{assignment}")
+        return sorted(path.parent.name for path in folders)
+
+    def submission(self, student: str, assignment: str) -> Submission:
+        """Return what a student handed in for a set, whether it is there or not."""
+        folder = self._folder(self.dirs.submitted_directory, student, assignment)
+        return Submission(student, assignment, folder, tuple(self.notebooks(assignment)))
+
+    def autograded(self, submission: Submission) -> Path:
+        """Return the folder of a submission's graded notebooks."""
+        return self._folder(self.dirs.autograded_directory, submission.student, submission.assignment)
+
+    def _folder(self, step: str, student: str, assignment: str) -> Path:
+        return Path(self.dirs.format_path(step, student, assignment))
+
+    # --- nbgrader's parts ---
+
+    def gradebook(self) -> Gradebook:
+        """Open nbgrader's gradebook; ``with`` closes it."""
+        return Gradebook(self.dirs.db_url, self.dirs.course_id)
+
+    def register(self, assignment: str) -> None:
+        """Put the cells into the gradebook as ``nbgrader generate_assignment`` does, but leave ``exercises/`` alone.
+
+        Raises:
+            CourseError: nbgrader refuses.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                self._convert(GenerateAssignment, assignment_id=assignment, student_id=".", release_directory=folder)
+            except NbGraderException:
+                raise CourseError(
+                    f"nbgrader cannot take {assignment} from {self.dirs.source_directory}/ (changed since the first "
+                    f"submission was graded?): see `nbgrader generate_assignment {assignment}`"
+                ) from None
+
+    def feedback(self, assignment: str) -> None:
+        """Write the feedback of everybody whose submission is graded."""
+        self._convert(GenerateFeedback, assignment_id=assignment, student_id="*")
+
+    def _convert(self, kind: type[BaseConverter], **directories: str) -> None:
+        converter = kind(coursedir=self.directories(**directories), parent=self.app)
+        converter.force = True
+        converter.start()
+
+
+def _check_gradebook(db_url: str) -> None:
+    """Refuse a gradebook that cannot be used, and the one that nbgrader leaves when `alembic` is not found."""
+    try:
+        url = make_url(db_url)
+    except ArgumentError:
+        raise CourseError(f"{db_url!r} is not a database URL: sqlite:///FILE, postgresql+psycopg://...") from None
+    database = str(url.database)
+    tables, version = _sqlite(Path(database)) if url.get_backend_name() == "sqlite" else _server(url)
+    if tables and not version:
+        name = Path(database).name if url.get_backend_name() == "sqlite" else f"the database {database!r}"
+        raise CourseError(f"{name} is half made (no alembic version): move it away, and grading makes a new one")
+
+
+def _sqlite(path: Path) -> tuple[set[str], object]:
+    """The tables of a file, and nbgrader's version in it."""
+    if not path.exists():
+        return set(), None
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            version = "alembic_version" in tables and database.execute("SELECT * FROM alembic_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise CourseError(f"{path.name} cannot be read ({error}): restore a copy of it or move it away") from None
+    return tables, version
+
+
+def _server(url: URL) -> tuple[set[str], object]:
+    """The tables of a database on a server, and nbgrader's version in it."""
+    try:
+        engine = create_engine(url)
+        with engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+            found = "alembic_version" in tables and connection.execute(text("SELECT * FROM alembic_version")).first()
+        engine.dispose()
+    except (SQLAlchemyError, ImportError) as error:
+        reason = str(error).split("\n")[0][:200]
+        remedy = "is the server up, and the URL postgresql+psycopg://USER:PASSWORD@HOST/DATABASE?"
+        raise CourseError(f"the gradebook at {url.render_as_string()} cannot be opened ({reason}): {remedy}") from None
+    return tables, found

@@ -1,0 +1,165 @@
+"""The loop that grades a class: each submission from its folder to the gradebook, as soon as it is done."""
+
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nbformat import NotebookNode
+
+from graders.classroom.console import clock, overwrites, progress, say
+from graders.classroom.course import Course
+from graders.classroom.gradebook import Records
+from graders.classroom.released import Released, job_of
+from graders.classroom.submission import Prepared, Refused, Submission, prepare
+from graders.engine import pool
+from graders.engine.job import Job, Settings
+from graders.engine.sandbox import NoMemory
+from graders.engine.timing import phase
+from graders.notebook.codes import Code
+from graders.notebook.problem import Problem
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A submission that is graded already, and what a person should know of it."""
+
+    submission: Submission
+    problems: tuple[Problem, ...]
+
+
+Outcome = Prepared | Refused | Kept
+
+
+class Grading:
+    """The grading of one registered set.
+
+    Args:
+        course: the course.
+        assignment: the set.
+        crew: the workers that execute notebooks.
+        settings: the limits of an execution.
+    """
+
+    def __init__(self, course: Course, assignment: str, crew: pool.Crew, settings: Settings) -> None:
+        self.course, self.assignment, self.crew, self.settings = course, assignment, crew, settings
+        self.records = Records(course)
+        self.released: Released = self.records.released(assignment)
+
+    def grade(self, students: Sequence[str], force: bool = False, named: int = 0) -> dict[str, list[Problem]]:
+        """Grade the submissions of these students with progress, a line per fault on stderr and a summary.
+
+        Args:
+            students: each with a submission.
+            force: grade again what is graded already.
+            named: how many faults were named before.
+
+        Returns:
+            The faults, by student.
+        """
+        faults: dict[str, list[Problem]] = {}
+        graded = kept = number = 0
+        start = time.monotonic()
+        with self.records:
+            plan = [self._plan(student, force) for student in students]
+            left = sum(not isinstance(step, Kept) for step in plan)
+            progress(f"{self.assignment}: {len(plan)} submission{'s' * (len(plan) != 1)}, {left} to grade")
+            for outcome, results in pool.execute(self.crew, self._work(plan)):
+                number += 1
+                with phase("nbgrader: saving, writing"):
+                    problems = self._finish(outcome, results)
+                student = outcome.submission.student
+                failed = any(problem.fatal for problem in problems)
+                graded += isinstance(outcome, Prepared) and not failed
+                kept += isinstance(outcome, Kept)
+                left -= not isinstance(outcome, Kept)
+                if problems:
+                    faults[student] = problems
+                    say(*(f"{student}: {problem}" for problem in problems))
+                if not isinstance(outcome, Kept) or overwrites():
+                    rate = _rate(time.monotonic() - start, graded, left)
+                    progress(f"{self.assignment}: {number} of {len(plan)}, {student}{rate}")
+        progress("")
+        lines = named + sum(map(len, faults.values()))
+        parts = [f"{graded + kept} of {len(plan)} submissions graded in {clock(time.monotonic() - start)}"]
+        parts += [f"{kept} of them before"] if kept else []
+        parts += [f"{lines} fault{'s' * (lines != 1)} above"] if lines else []
+        print(f"{self.assignment}: {', '.join(parts)}.")
+        return faults
+
+    def _plan(self, student: str, force: bool) -> Outcome | Submission:
+        """Return a submission; one that was graded before is read now, to see whether it is still the same."""
+        submission = self.course.submission(student, self.assignment)
+        marks = None if force else self.records.marks(submission, submission.notebooks)
+        if marks is None:
+            return submission
+        found = prepare(submission, self.released)
+        if isinstance(found, Refused) or not self.records.is_graded(found):
+            return found
+        ran = [problem for mark in marks.values() for problem in mark.problems]
+        return Kept(submission, (*found.problems, *ran))
+
+    def _work(self, plan: Sequence[Outcome | Submission]) -> Iterator[tuple[Outcome, list[Job]]]:
+        """Yield each submission with what has to be executed of it; it is read only now, if it was not before."""
+        for step in plan:
+            with phase("submission: reading"):
+                outcome = prepare(step, self.released) if isinstance(step, Submission) else step
+                yield outcome, self._jobs(outcome)
+
+    def _jobs(self, outcome: Outcome) -> list[Job]:
+        if not isinstance(outcome, Prepared):
+            return []
+        cells = self.released.cells
+        return [job_of(ready.text, cells[name], self.settings) for name, ready in outcome.notebooks.items()]
+
+    def _finish(self, outcome: Outcome, results: Sequence[pool.Result]) -> list[Problem]:
+        """Record what was executed; return what a person should know of the submission."""
+        problems = list(outcome.problems)
+        if isinstance(outcome, Kept):
+            return problems
+        if isinstance(outcome, Refused):
+            return with_earlier(problems, self.records.score(outcome.submission))
+        executed: dict[str, NotebookNode] = {}
+        for name, result in zip(outcome.notebooks, results, strict=True):
+            if isinstance(result, BaseException):
+                self.records.forget(outcome.submission)
+                return [*problems, _not_executed(f"{name}.ipynb", result)]
+            executed[name] = result
+        try:
+            return problems + self.records.record(outcome, executed)
+        except Exception as error:  # of the database, of the disk, of a configured step: the others are graded
+            self.course.app.log.info(traceback.format_exc())
+            self.records.forget(outcome.submission)
+            return [*problems, _not_recorded(f"{next(iter(executed))}.ipynb", error)]
+
+
+def with_earlier(problems: list[Problem], score: float | None) -> list[Problem]:
+    """Return the problems, the first that keeps a submission from being graded saying that an earlier score stays."""
+    at = next((number for number, problem in enumerate(problems) if problem.fatal), None)
+    if score is None or at is None:
+        return problems
+    remedy = f"{problems[at].remedy} Until then the score of what was graded before stays, {score:g}."
+    return [*problems[:at], replace(problems[at], remedy=remedy), *problems[at + 1 :]]
+
+
+def _not_executed(file: str, error: BaseException) -> Problem:
+    if isinstance(error, NoMemory):
+        remedy = "free some memory on the machine that graded it, use fewer --workers, and run it again."
+        return Problem(Code.NO_MEMORY, file, str(error), f"It is not graded: {remedy}", fatal=True)
+    remedy = "It is not graded: run the same command again."
+    return Problem(Code.NOT_EXECUTED, file, f"could not be executed ({error})", remedy, fatal=True)
+
+
+def _not_recorded(file: str, error: Exception) -> Problem:
+    first = (str(error).strip() or "no reason given").splitlines()[0]
+    remedy = "It is not graded: look into it with --verbose, and run the same command again."
+    what = f"could not be recorded ({type(error).__name__}: {first})"
+    return Problem(Code.NOT_RECORDED, file, what, remedy, fatal=True)
+
+
+def _rate(seconds: float, graded: int, left: int) -> str:
+    """Return how fast it goes and how long it takes, once that can be told."""
+    if not graded or not left:
+        return ""
+    rate = f"{graded / seconds:.1f} a second" if graded > seconds else f"{60 * graded / seconds:.0f} a minute"
+    return f", {rate}, {clock(left * seconds / graded)} left"

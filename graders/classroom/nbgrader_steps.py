@@ -1,0 +1,160 @@
+"""The steps that ``nbgrader autograde`` and the formgrader's button run: thin, on the functions of ``grade``."""
+
+import json
+import os
+from pathlib import Path
+from typing import IO, Any
+
+from nbconvert.exporters import NotebookExporter
+from nbconvert.exporters.exporter import ResourcesDict
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, SubmittedNotebook
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, is_task
+from traitlets import Bool, Enum, Integer
+
+from graders.classroom.mark import MARK, Mark
+from graders.classroom.outcome import outcome_problems
+from graders.classroom.released import Cells, job_of, originals
+from graders.classroom.submission import digest, notebook_problems, read_notebook
+from graders.engine.job import Settings
+from graders.engine.outcome import take_events
+from graders.engine.run import execute
+from graders.notebook.files import no_file
+
+
+def _cells(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: str) -> Cells:
+    """Return the released cells of a notebook."""
+    source = Path(coursedir.format_path(coursedir.source_directory, ".", assignment)) / f"{notebook}.ipynb"
+    with Gradebook(db_url) as gradebook:
+        return originals(gradebook, source, assignment)
+
+
+class SubmissionExporter(NotebookExporter):
+    """nbconvert's way to a notebook, with the course's way of reading one: limits, and repairs of its form."""
+
+    def from_filename(self, filename: str, resources: ResourcesDict | None = None, **kw: Any) -> tuple[str, Any]:
+        """Convert a notebook; what is not a plain file is not even opened: a pipe would never end."""
+        if reason := no_file(Path(filename)):
+            raise NbGraderException(f"{filename} {reason}")
+        return super().from_filename(filename, resources=resources, **kw)
+
+    def from_file(self, file_stream: IO[str], resources: ResourcesDict | None = None, **kw: Any) -> tuple[str, Any]:
+        """Convert the notebook of an open file, read within limits: ``nbformat.read`` trips over a byte-order mark."""
+        notebook = read_notebook(Path(file_stream.name), limited=self.parent._sanitizing)  # else it is nbgrader's own
+        return self.from_notebook_node(notebook, resources=resources, **kw)
+
+
+class CleanSubmission(NbGraderPreprocessor):
+    """Refuse symbolic links, drop files that the assignment does not list, restore released cells."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Clean up ``nb`` and the folder that nbgrader has copied the submission's other files to."""
+        about = resources["nbgrader"]
+        coursedir = self.parent.parent.coursedir
+        source = Path(coursedir.format_path(coursedir.source_directory, ".", about["assignment"]))
+        submitted = Path(coursedir.format_path(coursedir.submitted_directory, about["student"], about["assignment"]))
+        copied = Path(coursedir.format_path(coursedir.autograded_directory, about["student"], about["assignment"]))
+        if any(path.is_symlink() for path in (submitted.parent, submitted, submitted / f"{about['notebook']}.ipynb")):
+            raise NbGraderException(f"{submitted}: symbolic links are not graded")
+        for folder, _, names in os.walk(copied):
+            for name in names:
+                path = Path(folder, name)
+                listed = name == "timestamp.txt" or (source / path.relative_to(copied)).is_file()
+                if not listed:
+                    self.log.warning("Leaving out %s, which is not part of the assignment", path)
+                    path.unlink()
+        cells = _cells(about["db_url"], coursedir, about["assignment"], about["notebook"])
+        for problem in notebook_problems(f"{about['notebook']}.ipynb", nb, cells):
+            if problem.fatal:
+                raise NbGraderException(f"{about['student']}: {problem}")
+            self.log.warning("%s: %s", about["student"], problem)
+        nb.metadata[MARK] = {"digest": digest(nb, cells)}
+        return nb, resources
+
+
+class TrustedExecute(NbGraderPreprocessor):
+    """Run the student's cells in a sandbox and the grade cells outside of it.
+
+    Takes the place of nbgrader's ``Execute`` in ``c.Autograde.autograde_preprocessors``.
+    """
+
+    timeout = Integer(Settings.cell_time, help="Seconds for one cell.").tag(config=True)
+    notebook_timeout = Integer(Settings.notebook_time, help="Seconds for all cells of a notebook.").tag(config=True)
+    max_output = Integer(Settings.max_output, help="Characters of output kept per cell.").tag(config=True)
+    memory = Integer(Settings.memory, help="Bytes that a process of a notebook may take.").tag(config=True)
+    processes = Integer(Settings.processes, help="Processes and threads of a notebook at a time.").tag(config=True)
+    disk = Integer(Settings.disk, help="Bytes of files that a notebook may write.").tag(config=True)
+    seed = Integer(Settings.seed, help="Seed of the hidden inputs.").tag(config=True)
+    figures = Bool(False, help="Run locked cells that only draw (plot_...): half of the time.").tag(config=True)
+    sandbox = Enum(
+        ("required", "off"),
+        "required",
+        help="'off': go on without a sandbox. What is handed in can then do all that you can.",
+    ).tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Execute ``nb``, and pass on to `SaveGrades` what must not stand in a notebook's metadata meanwhile.
+
+        Raises:
+            SandboxError: there is no sandbox, and one is required.
+        """
+        about = resources["nbgrader"]
+        cells = _cells(about["db_url"], self.parent.parent.coursedir, about["assignment"], about["notebook"])
+        about["digest"] = nb.metadata.pop(MARK)["digest"]
+        executed = execute(job_of(json.dumps(nb), cells, self.settings()))
+        about["events"] = tuple(take_events(executed))
+        about["problems"] = tuple(outcome_problems(f"{about['notebook']}.ipynb", executed, about["events"]))
+        return executed, resources
+
+    def settings(self) -> Settings:
+        """Return the limits, as configured."""
+        return Settings(
+            cell_time=self.timeout,
+            notebook_time=self.notebook_timeout,
+            max_output=self.max_output,
+            memory=self.memory,
+            processes=self.processes,
+            disk=self.disk,
+            seed=self.seed,
+            figures=self.figures,
+            sandbox=self.sandbox,
+        )
+
+
+class SaveGrades(SaveAutoGrades):
+    """nbgrader's, with all grades of a notebook in one transaction; and the notebook says which file was graded.
+
+    nbgrader writes a notebook into autograded/ before it executes it, and commits each cell's grade on its own: after a
+    kill it cannot tell what is finished. The mark is written with the executed notebook, when the grades are in.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Save the grades of ``nb``, mark it."""
+        about = resources["nbgrader"]
+        with Gradebook(about["db_url"]) as gradebook:
+            row = gradebook.find_submission_notebook(about["notebook"], about["assignment"], about["student"])
+            save_grades(gradebook, row, nb)
+        nb.metadata[MARK] = Mark(about["digest"], about["problems"], about["events"]).as_data()
+        return nb, resources
+
+
+def save_grades(gradebook: Gradebook, row: SubmittedNotebook, notebook: NotebookNode) -> None:
+    """Put the grades and comments of an executed notebook into its row, as nbgrader's ``SaveAutoGrades`` does.
+
+    A manual score stays, and then the cell is to be looked at again; all is in one transaction.
+    """
+    grades = {grade.name: grade for grade in row.grades}
+    comments = {comment.name: comment for comment in row.comments}
+    for cell in notebook.cells:
+        if is_grade(cell):
+            grade = grades[cell.metadata.nbgrader["grade_id"]]
+            grade.auto_score, _ = determine_grade(cell)
+            grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        if is_solution(cell) or is_task(cell):
+            meta = cell.metadata.nbgrader
+            untouched = meta.get("checksum") == compute_checksum(cell) and not is_task(cell)
+            comments[meta["grade_id"]].auto_comment = "No response." if untouched else None
+    gradebook.db.commit()

@@ -1,0 +1,122 @@
+"""What went wrong while a submission ran, beyond wrong answers: from the engine's events and the cells' own errors."""
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from nbformat import NotebookNode
+
+from graders.engine.outcome import CELL_TIME, NOTEBOOK_TIME, OUTPUT_CUT, Event
+from graders.notebook.cells import NOT_PYTHON, bound_names, nearest, python
+from graders.notebook.codes import Code
+from graders.notebook.problem import Problem
+
+SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+
+
+def outcome_problems(file: str, notebook: NotebookNode, events: Iterable[Event]) -> list[Problem]:
+    """Return what a person should know of how an executed notebook ran.
+
+    Args:
+        file: the notebook's name.
+        notebook: after execution.
+        events: the engine's, of this notebook.
+    """
+    happened: dict[int, list[Event]] = {}
+    for event in events:
+        happened.setdefault(event.cell, []).append(event)
+    found: list[Problem] = []
+    stopped = False
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code":
+            continue
+        limits = [event for event in happened.get(number, ()) if event.name != OUTPUT_CUT]
+        for event in limits:
+            if event.name != NOTEBOOK_TIME or not stopped:
+                found += _limit_problems(file, _name(cell, number), event)
+            stopped = stopped or event.name == NOTEBOOK_TIME
+        if not limits:
+            found += _error_problems(file, _name(cell, number), cell)
+        for event in happened.get(number, ()):
+            if event.name == OUTPUT_CUT:
+                what = f"{_name(cell, number)} {event.did}"
+                found.append(Problem(Code.OUTPUT_CUT, file, what, "The rest was cut; the points stand."))
+    return found + _missing_names(file, notebook)
+
+
+def _name(cell: NotebookNode, number: int) -> str:
+    grade_id = (cell.metadata.get("nbgrader") or {}).get("grade_id")
+    return f"cell {grade_id}" if grade_id else f"cell {number + 1}"
+
+
+def _limit_problems(file: str, name: str, event: Event) -> list[Problem]:
+    """Return what to say of a limit; of a cell that did not run, nothing where an earlier cell's event says it."""
+    if event.name == NOTEBOOK_TIME:
+        why = event.did.removeprefix("was not run: ")
+        return [Problem(Code.NOTEBOOK_TIME, file, f"stopped before {name}: {why}", "Look for loops.")]
+    if not event.ran:
+        return []
+    if event.name == CELL_TIME:
+        return [Problem(Code.CELL_TIME, file, f"{name} {event.did}", "Look for an endless loop.")]
+    what = f"the kernel died in {name}"
+    remedy = "What ran before keeps its points; look for exit or memory."
+    return [Problem(Code.KERNEL_DIED, file, what, remedy)]
+
+
+def _error_problems(file: str, name: str, cell: NotebookNode) -> list[Problem]:
+    """Return what to say of a cell that ended in an error of its own."""
+    errors = _errors(cell)
+    meta = cell.metadata.get("nbgrader") or {}
+    if errors and meta.get("solution"):
+        return [Problem(Code.ANSWER_RAISED, file, f"{name} {_did(errors)}", "Its tests earn nothing.")]
+    if not meta.get("grade") and errors.keys() & set(SYNTAX):
+        remedy = "Nothing in it ran; an answer that needs it earns nothing."
+        return [Problem(Code.SYNTAX_ERROR, file, f"{name} {_did(errors)}", remedy)]
+    return []
+
+
+def causes(notebook: NotebookNode, events: Iterable[Event]) -> dict[str, str]:
+    """Return why an answer cell did not define what its tests need, by its grade_id: a limit, or its syntax."""
+    at = {event.cell: event for event in events if event.name != OUTPUT_CUT}
+    found = {}
+    for number, cell in enumerate(notebook.cells):
+        meta = cell.metadata.get("nbgrader") or {}
+        if cell.cell_type == "code" and meta.get("solution"):
+            errors = _errors(cell)
+            if number in at:
+                found[meta["grade_id"]] = f"Cell {meta['grade_id']} {at[number].did}."
+            elif errors.keys() & set(SYNTAX):
+                found[meta["grade_id"]] = f"Cell {meta['grade_id']} {_did(errors)}."
+    return found
+
+
+def _errors(cell: NotebookNode) -> dict[str, str]:
+    return {output.ename: output.evalue for output in cell.outputs if output.output_type == "error"}
+
+
+def _did(errors: Mapping[str, str]) -> str:
+    """Return the end of a sentence that begins with the cell: what it did that ended in these errors, by name."""
+    kind = next(iter(errors))
+    return f"has a syntax error ({_line(errors[kind])})" if kind in SYNTAX else f"raises {kind} ({_line(errors[kind])})"
+
+
+def _line(text: str) -> str:
+    text = re.sub(r"\s*\((\S+, )?line (\d+)\)", r", line \2", text)  # without the kernel's name for the cell
+    return " ".join(text.split())[:120]
+
+
+def _missing_names(file: str, notebook: NotebookNode) -> list[Problem]:
+    """Return a problem for each answer cell whose name no cell of the notebook binds: a class deleted or renamed."""
+    wanted = []
+    for cell in notebook.cells:
+        meta = cell.metadata.get("nbgrader") or {}
+        if cell.cell_type != "code" or not meta.get("solution") or cell.source.startswith("%%"):
+            continue
+        with suppress(*NOT_PYTHON):  # named already, as is what raised
+            python(cell.source)
+            if not _errors(cell):
+                wanted.append(meta["grade_id"])
+    bound = bound_names(notebook)
+    missing = [(name, f"nothing is called {name}{nearest(name, bound)}") for name in wanted if name not in bound]
+    remedy = "Rename it to {} and grade again with --force."
+    return [Problem(Code.NAME_MISSING, file, what, remedy.format(name)) for name, what in missing]

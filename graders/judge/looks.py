@@ -1,0 +1,535 @@
+"""What a check looks at: pure functions of a case, your record of it and the expected record.
+
+A look returns None, or a `Finding`: the first thing that is wrong, in words for the author of the code. A check looks
+in the order of the tuples below: for what is missing before what is misshapen before what is off by a number.
+"""
+
+import math
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from graders.inside.observe import same
+from graders.inside.records import SETTINGS, Case, Gradients, Helper, Record
+
+TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1e-4, 1e-5),
+    torch.float16: (5e-3, 5e-3),
+    torch.bfloat16: (3e-2, 3e-2),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, in one or two sentences, and the numbers that show it."""
+
+    look: str
+    message: str
+    evidence: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Forbids:
+    """What a task forbids beyond the operators in its cases: what only the text of a submission shows.
+
+    Args:
+        says: what is asked for, as a message begins: "Sigmoid is asked for from exp or expm1 alone."
+        names: the last part of the forbidden functions' Python names, separated by spaces: torch's, or methods.
+        paths: full names, or what they begin with: ``torch.utils.checkpoint``.
+        foreign: whether other libraries may not compute with the values of tensors.
+        numbers: whether Python's numbers may not either, beyond arithmetic.
+        backward: whether a backward may not call autograd.
+    """
+
+    says: str
+    names: str = ""
+    paths: tuple[str, ...] = ()
+    foreign: bool = False
+    numbers: bool = False
+    backward: bool = False
+
+
+# what holds for every task whose gradient is to be written
+GRADIENT = Forbids(
+    "The gradient is to be computed from tensors, without torch.autograd, torch.func or torch's own backwards.",
+    backward=True,
+)
+
+# what holds for every check that rests on what an observer beside the student's code says
+OBSERVED = Forbids("What is looked at here is seen from inside the process of your notebook.")
+
+Look = Callable[[str, Case, Record, Record], Finding | None]
+
+
+def number(value: object) -> str:
+    """A number as a verdict prints it."""
+    value = value.item() if isinstance(value, Tensor) else value
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def place(value: object) -> str:
+    """`number`, but all digits of what six would pass off as a rounder number: of the float just above 1, say."""
+    held = value.dtype if isinstance(value, Tensor) else torch.float64
+    short, value = number(value), value.item() if isinstance(value, Tensor) else value
+    if isinstance(value, float) and len(short) < 5 and torch.tensor(float(short), dtype=held).item() != value:
+        return repr(value) if value == value else short
+    return short
+
+
+def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
+    """The first index where the two differ by more than the dtype's tolerance. Where nan is expected, all passes."""
+    if yours.dtype == expected.dtype and torch.equal(yours, expected):  # the usual case, and fast
+        return None
+    rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))
+    wrong = ~torch.isclose(yours.to(expected.dtype), expected, rtol=rtol, atol=atol, equal_nan=True) & (
+        expected == expected
+    )
+    return tuple(wrong.nonzero()[0].tolist()) if wrong.any() else None
+
+
+def parameters(call: str) -> list[str]:
+    """The names of the parameters in a call: x, weight and bias for "Linear.apply(x, weight, bias=None)".
+
+    What a star gathers is numbered: fn, args[0], args[1], ... for "checkpoint(fn, *args)".
+    """
+    names = [p.split("=")[0] for p in call[call.index("(") + 1 : -1].split(", ")]
+    if names[-1].startswith("*"):
+        names[-1:] = [f"{names[-1][1:]}[{i}]" for i in range(9)]
+    return names
+
+
+def describe(call: str, case: Case) -> str:
+    """A case in words: "Square.apply(x), x float64 of shape (2, 3): a transposed input"."""
+    words = []
+    for name, arg in zip(parameters(call), case.args, strict=False):
+        if isinstance(arg, Tensor):
+            words.append(f"{name} {str(arg.dtype).removeprefix('torch.')} of shape {tuple(arg.shape)}")
+        else:
+            words.append(f"{name} = {arg.name if isinstance(arg, Helper) else arg}")
+    return f"{case.name}: {', '.join(words)}"
+
+
+def _found(look: str, call: str, case: Case, message: str, **evidence: object) -> Finding:
+    return Finding(look, message, {"case": describe(call, case)} | {k: str(v) for k, v in evidence.items()})
+
+
+def _around(call: str, case: Case, index: tuple[int, ...], shape: torch.Size, upstream: bool) -> str:
+    """The numbers among the arguments, and the elements at `index` of those of this shape: ", where x = 1 and ..."."""
+    given = list(zip(parameters(call), case.args, strict=False))
+    given += [("the upstream gradient", case.upstream)] if upstream and case.upstream is not None else []
+    parts = []
+    for name, value in given:
+        if isinstance(value, Tensor) and value.shape == shape:
+            parts.append(f"{name} = {place(value[index])}")
+        elif (isinstance(value, Tensor) and value.numel() == 1) or isinstance(value, int | float):
+            parts.append(f"{name} = {place(value)}")
+    return f" where {', '.join(parts)}" if parts else ""
+
+
+def _differ(
+    look: str, what: str, call: str, case: Case, yours: Tensor, expected: Tensor, upstream: bool = True
+) -> Finding | None:
+    index = wrong_at(yours, expected)
+    if index is None:
+        return None
+    at = f" at index {index}" if index else ""
+    text = f"Wrong {what}{at}{_around(call, case, index, yours.shape, upstream)}."
+    a, b = number(yours[index]), number(expected[index])
+    if a == b:  # they differ in later digits
+        a, b = repr(yours[index].item()), repr(expected[index].item())
+    return _found(look, call, case, text, yours=a, expected=b)
+
+
+def _speaker(call: str, stage: str) -> str:
+    """Who raised or returned: a plain function has no forward."""
+    return "Your function" if stage == "forward" and ".apply(" not in call else f"The {stage}"
+
+
+def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The name is there."""
+    if yours.failure is None or yours.failure.stage != "exists":
+        return None
+    name = call.split("(")[0]
+    return Finding("exists", f"{name} could not be found: {yours.failure.kind}: {yours.failure.message}.")
+
+
+def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Nothing was raised."""
+    failure = yours.failure
+    if failure is None:
+        return None
+    if yours.denied:  # it may have been raised for that
+        return allowed(call, case, yours, expected)
+    if failure.kind == "NotImplementedError" and not failure.message:  # torch raises it too, and says why
+        return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
+    first = failure.message.strip().split("\n")[0][:300].rstrip(".")
+    return _found("runs", call, case, f"{_speaker(call, failure.stage)} raised {failure.kind}{first and ': '}{first}.")
+
+
+def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """A tensor came back."""
+    if yours.kind == expected.kind:
+        if not expected.outputs or len(yours.outputs) == len(expected.outputs):
+            return None
+        text = f"The {yours.kind} returned holds {len(yours.outputs)} tensors, expected {len(expected.outputs)}."
+        return _found("returns", call, case, text)
+    hint = f" Does {'forward' if '.apply(' in call else 'it'} end in a return statement?"
+    text = f"{_speaker(call, 'forward')} returned {yours.kind}, expected {expected.kind}."
+    return _found("returns", call, case, text + hint * (yours.kind == "NoneType"))
+
+
+def shape(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's shape."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if a.shape != b.shape:
+            text = "The output has the wrong shape."
+            return _found("shape", call, case, text, yours=tuple(a.shape), expected=tuple(b.shape))
+    return None
+
+
+def dtype(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's dtype."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if a.dtype != b.dtype:
+            return _found(
+                "dtype",
+                call,
+                case,
+                "The output does not have the dtype of the input, which the next operation counts on.",
+                yours=a.dtype,
+                expected=b.dtype,
+            )
+    return None
+
+
+def value(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's numbers."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if found := _differ("value", "value", call, case, a, b, upstream=False):
+            return found
+    return None
+
+
+def function(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The gradient is the author's own."""
+    if not any(expected.differentiable):
+        return None
+    if not any(yours.differentiable):
+        text = "The output does not require a gradient, so nothing reaches x: is it cut off by detach or no_grad?"
+        return _found("function", call, case, text)
+    if not yours.function:
+        text = "The gradient of your output is torch's, wholly or in part (see its grad_fn); the task asks for yours."
+        return _found("function", call, case, text)
+    return None
+
+
+def differentiable(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """A gradient can pass, whoever computes it."""
+    if any(expected.differentiable) and not any(yours.differentiable):
+        text = (
+            "The output does not require a gradient, so nothing reaches the input: is it cut off by detach or no_grad?"
+        )
+        return _found("function", call, case, text)
+    return None
+
+
+def no_function(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """No Function of the author's in the graph."""
+    if yours.custom:
+        text = "The graph of your output holds a torch.autograd.Function; this task is to be solved without one."
+        return _found("no function", call, case, text)
+    return None
+
+
+def exact(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The output's numbers to the last bit."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if a.dtype != b.dtype:
+            return dtype(call, case, yours, expected)
+        if not same(a, b):
+            index = tuple((~((a == b) | ((a != a) & (b != b)))).nonzero()[0].tolist())
+            at = f" at index {index}" if index else ""
+            text = f"The value{at} is not exact{_around(call, case, index, a.shape, False)}."
+            return _found("value", call, case, text, yours=repr(a[index].item()), expected=repr(b[index].item()))
+    return None
+
+
+def numbers(relative: float, names: tuple[str, ...] = (), absolute: float = 1e-6) -> Look:
+    """A look at Python numbers, each within this relative and absolute distance of what is expected."""
+
+    def numbers(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+        wanted = len(expected.numbers)
+        if yours.numbers and len(yours.numbers) != wanted:
+            text = f"The result has {len(yours.numbers)} numbers, expected {wanted}."
+            return _found("returns", call, case, text)
+        if not yours.numbers or not all(isinstance(n, float) for n in yours.numbers):
+            text = f"The result is not a tuple of {wanted} Python floats: a tensor becomes one by .item()."
+            return _found("returns", call, case, text)
+        for i, (a, b) in enumerate(zip(yours.numbers, expected.numbers, strict=True)):
+            if not (a == b or b != b or abs(a - b) <= relative * abs(b) + absolute):  # all passes for a nan expected
+                text = f"Wrong {names[i]}." if names else f"Wrong number {i} of the {wanted} returned."
+                told = (number(a), number(b)) if number(a) != number(b) else (repr(a), repr(b))
+                return _found("value", call, case, text, yours=told[0], expected=told[1])
+        return None
+
+    return numbers
+
+
+def whole(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """One Python int, exactly."""
+    if yours.kind != "int" or len(yours.numbers) != 1:
+        return _found("returns", call, case, f"The result is {yours.kind}, not a Python int.")
+    if yours.numbers != expected.numbers:
+        text = "Wrong number."
+        return _found("value", call, case, text, yours=yours.numbers[0], expected=expected.numbers[0])
+    return None
+
+
+def stream(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """After the forward, the random stream is where it should be."""
+    if yours.drawn != expected.drawn:
+        text = "After your forward the random stream is not where it should be: what is drawn next differs."
+        return _found("stream", call, case, text)
+    return None
+
+
+def counts(**most: int) -> Look:
+    """A look at what the helpers counted: at most so many of each."""
+
+    def counts(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+        for name, limit in most.items():
+            if (seen := dict(yours.tally).get(name, 0)) > limit:
+                text = f"Too much work: {seen} {name.replace('_', ' ')}, where {limit} are plenty whatever the size."
+                return _found("counts", call, case, text, yours=seen, expected=f"at most {limit}")
+        return None
+
+    return counts
+
+
+def _differentiated(call: str, case: Case) -> list[str]:
+    """What a record's gradients belong to: the arguments that require one, then the tensors of helpers that do."""
+    names = parameters(call)
+    own = [name for name, required in zip(names, case.requires_grad, strict=False) if required]
+    helpers = [(name, a) for name, a in zip(names, case.args, strict=False) if isinstance(a, Helper)]
+    return own + [f"parameter {j} of {n}" for n, a in helpers for j, r in enumerate(a.requires_grad) if r]
+
+
+def _compare_grads(
+    look: str,
+    what: str,
+    call: str,
+    case: Case,
+    yours: Gradients | None,
+    expected: Gradients | None,
+    none_is_zero: bool = False,
+) -> Finding | None:
+    if expected is None:
+        return None
+    names = [*_differentiated(call, case), "the upstream gradient"]
+    for name, a, b in zip(names, yours or (None,) * len(expected), expected, strict=False):
+        if b is None and name == "the upstream gradient" and isinstance(case.upstream, Tensor):
+            b = torch.zeros_like(case.upstream)
+        b = torch.zeros_like(a) if b is None and a is not None and none_is_zero else b
+        if a is None and b is not None and not (none_is_zero and not b.any()):
+            text = f"The {what} with respect to {name} is None: nothing is passed back."
+            return _found(look, call, case, text)
+        found = a is not None and b is not None and _differ(look, f"{what} with respect to {name}", call, case, a, b)
+        if found:
+            return found
+    return None
+
+
+def gradient(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The gradients; None where a number is expected is wrong."""
+    return _compare_grads("gradient", "gradient", call, case, yours.grads, expected.grads)
+
+
+def sound(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The gradients, but for cases that watch nothing: of those a contract asks only what is changed in place."""
+    return gradient(call, case, yours, expected) if case.watch else None
+
+
+def second_order(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """The gradients of the gradients."""
+    return _compare_grads(
+        "second order", "second derivative", call, case, yours.second, expected.second, none_is_zero=True
+    )
+
+
+def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """In float64, numbers that are nearly right have more digits than float32 holds. Looks before `value` does."""
+    for what, a, b in (("value", yours.outputs, expected.outputs), ("gradient", yours.grads, expected.grads)):
+        for mine, right in zip(a or (), b or (), strict=False):
+            if mine is None or right is None or mine.shape != right.shape:
+                continue
+            if not mine.dtype == right.dtype == torch.float64 or torch.equal(mine, right):
+                continue
+            close = [torch.allclose(mine, right, rtol=t, atol=t, equal_nan=True) for t in (1e-6, 1e-10)]
+            if close == [True, False]:
+                text = f"In float64 your {what} has the digits of float32 only: something narrows it on the way."
+                return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")
+    return None
+
+
+def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Nothing that belongs to somebody else was changed in place."""
+    if yours.changed:
+        what, *rest = yours.changed[0].partition(" .")[::2]
+        what = parameters(call)[int(what.split()[1])] if what.startswith("argument") else what
+        what = ".".join([what, *filter(None, rest)])
+        if what in SETTINGS:
+            return _found("untouched", call, case, f"Your code leaves {what} other than it was.")
+        return _found("untouched", call, case, f"Your code changes {what} in place; it belongs to the caller.")
+    upstream = case.upstream[0] if isinstance(case.upstream, tuple) else case.upstream
+    sibling = yours.sibling
+    if sibling is not None and upstream is not None and not same(sibling, upstream.to(sibling.dtype)):
+        text = "Your backward writes into the upstream gradient and corrupts the gradient of another branch."
+        return _found("untouched", call, case, text)
+    if yours.shares_memory:
+        text = "The output shares memory with an argument: changing one in place changes the other."
+        return _found("untouched", call, case, text)
+    return None
+
+
+def stateless(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """One graph does not disturb another, and backward can run twice."""
+    if "state" not in case.watch:
+        return None
+    ways = (("another forward before backward", yours.interleaved), ("running backward twice", yours.repeated))
+    for what, grads in ways:
+        if found := _compare_grads("stateless", f"gradient after {what}", call, case, grads, expected.grads):
+            return found
+    return None
+
+
+def guarded(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """A tensor that backward needs cannot be changed unnoticed."""
+    names = parameters(call)
+    for what, grads in yours.overwritten:
+        if grads is None:
+            continue
+        if _compare_grads("guarded", "gradient", call, case, grads, expected.grads):
+            name = names[int(what.split()[1])] if what.startswith("argument") else what
+            text = (
+                f"When {name} is changed in place between forward and backward, the gradient is silently wrong; "
+                "torch raises an error for a tensor that went through ctx.save_for_backward."
+            )
+            return _found("guarded", call, case, text)
+    return None
+
+
+def allowed(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """No forbidden operator ran, and backward did not call autograd."""
+    if yours.nested:  # what runs inside is no choice of the author's
+        text = "Backward calls torch.autograd; write the vector-Jacobian product yourself."
+        return _found("allowed", call, case, text)
+    if yours.denied:
+        text = f"This task is to be solved without {yours.denied[0]}."
+        return _found("allowed", call, case, text, ran=yours.denied[0])
+    return None
+
+
+def keeps_nothing(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Beside the arguments and the output, nothing stays in memory for backward."""
+    if yours.kept_bytes:
+        text = f"{yours.kept_bytes} bytes beside the input and the output are kept for backward."
+        return _found("keeps", call, case, text, yours=f"{yours.kept_bytes} bytes", expected="0 bytes")
+    return None
+
+
+def keeps_at_most(limit: int, look: str = "bytes") -> Look:
+    """A look at what stays in memory for backward beside the arguments and the output, to the byte.
+
+    Args:
+        limit: so many bytes.
+        look: "bytes" tells mistakes apart by how much they keep, "keeps" does not.
+    """
+
+    def keeps_at_most(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+        if "trace" not in case.watch or yours.kept_bytes <= limit:
+            return None
+        text = f"{yours.kept_bytes} bytes beside the arguments and the output are kept for backward."
+        return _found(look, call, case, text, yours=f"{yours.kept_bytes} bytes", expected=f"at most {limit} bytes")
+
+    return keeps_at_most
+
+
+def keeps_output_alone(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Only the output is kept for backward."""
+    if "trace" in case.watch and yours.kept_arguments:
+        text = "The input is kept for backward; the output alone is enough."
+        return _found("keeps", call, case, text, yours="input kept", expected="only the output kept")
+    return keeps_nothing(call, case, yours, expected)
+
+
+FORWARD: tuple[Look, ...] = (exists, runs, returns, shape, dtype, value)
+FIRST: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient)
+SECOND: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient, second_order)
+CONTRACT: tuple[Look, ...] = (*FIRST[:-1], sound, untouched, stateless, guarded, allowed)
+
+
+def first_finding(looks: tuple[Look, ...], call: str, triples: list[tuple[Case, Record, Record]]) -> Finding | None:
+    """Look by look, and within a look case by case: the first finding."""
+    for look in looks:
+        for case, yours, expected in triples:
+            if found := look(call, case, yours, expected):
+                return found
+    return None
+
+
+def _narrow(r: Record) -> tuple[bool, ...]:
+    """Which of the float64 numbers would pass through float32 unchanged."""
+    wide = [t for t in (*r.outputs, *(r.grads or ())) if t is not None and t.dtype == torch.float64]
+    return tuple(same(t.float().double(), t) for t in wide)
+
+
+# What a look at memory and manners has to go by, beside the numbers.
+SYMPTOMS: dict[str, Callable[[Record], tuple[object, ...]]] = {
+    "precise": _narrow,
+    "untouched": lambda r: (r.changed, r.shares_memory, r.sibling),
+    "stateless": lambda r: (r.interleaved, r.repeated),
+    "guarded": lambda r: r.overwritten,
+    "allowed": lambda r: (r.denied, r.nested),
+    "keeps": lambda r: (r.kept_bytes > 0, r.kept_arguments),
+    "bytes": lambda r: (r.kept_bytes,),
+    "stream": lambda r: (r.drawn,),
+    "no function": lambda r: (r.custom,),
+    "counts": lambda r: r.tally,
+    # roughly: a right solution may pad or copy a little, and what is small tells nothing
+    "largest": lambda r: tuple((elements >> 6).bit_length() for elements in r.largest),
+    "peak": lambda r: tuple(size >= 1 << 13 for size in r.peak),
+}
+
+
+NAMES = r"\b\w+Backward|'[^']*'|(?<=modified by an inplace operation).*"
+
+
+def _close(a: object, b: object) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_close, a, b))
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        rtol, atol = TOLERANCE.get(a.dtype, (0, 0))
+        return torch.equal(a, b) or torch.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
+    return a == b
+
+
+def same_behaviour(yours: Record, theirs: Record, looks: Collection[str] = tuple(SYMPTOMS)) -> bool:
+    """Whether two records show the same behaviour: the numbers up to rounding, and the symptoms of `looks`."""
+
+    def told(r: Record) -> tuple[object, ...]:
+        # messages tell mistakes apart, but for what depends on names, or on how often a tensor was changed
+        said = r.failure and re.sub(NAMES, "", r.failure.message, flags=re.S)
+        failure = r.failure and (r.failure.stage, r.failure.kind, said)
+        numbers: tuple[object, ...] = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads)
+        numbers += () if set(looks) == {"gradient"} else (r.second,)  # a wrong gradient's own derivative may be any
+        return numbers, tuple(SYMPTOMS[look](r) for look in looks if look in SYMPTOMS)
+
+    return _close(told(yours), told(theirs))

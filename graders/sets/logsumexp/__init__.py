@@ -1,0 +1,5 @@
+"""Set 07: LogSumExp, online_logsumexp, CrossEntropy; and the chapter's LogSumExp1d, SoftCrossEntropy."""
+
+from graders.sets import found
+
+TASKS, CHAPTER = found(__name__)
