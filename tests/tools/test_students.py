@@ -175,6 +175,16 @@ def test_a_planted_file_fails_the_look_inside(small, tmp_path):
         ]
 
 
+def test_the_gate_looks_into_the_students_program(small):
+    inside = {"doctor/answers.py": b"### BEGIN SOLUTION", "doctor/released.json": b"nbgrader", "secret.txt": b""}
+    files = students.collect(small) | {"doctor.pyz": students.zipped(inside)}
+    assert list(students.package_faults(files, small)) == [
+        "doctor.pyz/doctor/answers.py: 'BEGIN SOLUTION'",
+        "doctor.pyz/doctor/released.json: 'nbgrader'",
+        "doctor.pyz/secret.txt: not a file that students get",
+    ]
+
+
 def test_the_image_of_a_hub_copies_what_students_get_and_no_more(unpacked):
     copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     sources = [source for line in copied for source in line.split()]
