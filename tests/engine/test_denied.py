@@ -290,14 +290,14 @@ def test_whatever_makes_legendre_s_polynomials_is_denied() -> None:
     right = (5 * X**3 - 3 * X) / 2
     found = walked(_pools([X, torch.tensor(3.0, dtype=torch.float64)], number=[3, 3.0]), [right], _everything)
     assert "aten::special_legendre_polynomial_p" in found
-    assert undenied(found, module("legendre").DENIED) == []
+    assert undenied(found, module("legendre").legendre.DENIED) == []
 
 
 BACKWARDS = {  # the set, its list, the gradients that it asks for
-    "relu": ("DENIED", [G * (X > 0), G * torch.where(X > 0, 1, 0.5), G * (1 - X.tanh() ** 2)]),
-    "clipped_relu": ("DENIED", [G * ((X > 0) & (X < 1)), G * ((X > -1) & (X < 1))]),
+    "relu": ("common.DENIED", [G * (X > 0), G * torch.where(X > 0, 1, 0.5), G * (1 - X.tanh() ** 2)]),
+    "clipped_relu": ("common.MASKS", [G * ((X > 0) & (X < 1)), G * ((X > -1) & (X < 1))]),
     "ste": ("DENIED", [G * ((X > -1) & (X < 1)), G * ((X >= -1) & (X <= 1))]),
-    "linear": ("DENIED", [G * (s := torch.sigmoid(X)) * (1 - s), G * (s + X * s * (1 - s))]),
+    "linear": ("common.DENIED", [G * (s := torch.sigmoid(X)) * (1 - s), G * (s + X * s * (1 - s))]),
     "checkpointing": ("fused_linear_relu.MASKS", [G * (X > 0)]),
 }
 
