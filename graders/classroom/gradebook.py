@@ -121,7 +121,7 @@ class Records:
             except MissingEntry:
                 return None
 
-    def record(self, prepared: Prepared, executed: Mapping[str, NotebookNode]) -> list[Problem]:
+    def record(self, prepared: Prepared, executed: dict[str, NotebookNode]) -> list[Problem]:
         """Record a graded submission: one transaction a notebook, then the files, the marks in them.
 
         Args:

@@ -24,6 +24,8 @@ from graders.engine.outcome import take_events
 from graders.engine.run import execute
 from graders.notebook.files import no_file
 
+Resources = dict[str, Any] | None  # what nbconvert hands from step to step
+
 
 def _cells(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: str) -> Cells:
     """Return the released cells of a notebook."""
@@ -35,15 +37,16 @@ def _cells(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: s
 class SubmissionExporter(NotebookExporter):
     """nbconvert's way to a notebook, with the course's way of reading one: limits, and repairs of its form."""
 
-    def from_filename(self, filename: str, resources: ResourcesDict | None = None, **kw: Any) -> tuple[str, Any]:
+    def from_filename(self, filename: str, resources: Resources = None, **kw: Any) -> tuple[Any, dict[str, Any]]:
         """Convert a notebook; what is not a plain file is not even opened: a pipe would never end."""
         if reason := no_file(Path(filename)):
             raise NbGraderException(f"{filename} {reason}")
         return super().from_filename(filename, resources=resources, **kw)
 
-    def from_file(self, file_stream: IO[str], resources: ResourcesDict | None = None, **kw: Any) -> tuple[str, Any]:
+    def from_file(self, file_stream: IO[str], resources: Resources = None, **kw: Any) -> tuple[Any, dict[str, Any]]:
         """Convert the notebook of an open file, read within limits: ``nbformat.read`` trips over a byte-order mark."""
-        notebook = read_notebook(Path(file_stream.name), limited=self.parent._sanitizing)  # else it is nbgrader's own
+        converter: Any = self.parent
+        notebook = read_notebook(Path(file_stream.name), limited=converter._sanitizing)  # else it is nbgrader's own
         return self.from_notebook_node(notebook, resources=resources, **kw)
 
 

@@ -22,7 +22,7 @@ from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import rmtree
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import nbformat
 import torch
@@ -154,7 +154,7 @@ class Remote:
     @property
     def window(self) -> int:
         """Enough that nobody waits for a message."""
-        return 2 * sum(self._client.nthreads().values()) + 2
+        return 2 * int(sum(self._client.nthreads().values())) + 2
 
     def submit(self, job: Job) -> Future[str]:
         """Have a job run."""
@@ -172,6 +172,9 @@ class Remote:
         if self._client.status != "running":
             raise PoolError(f"the scheduler at {self._url} is gone: start it again; the same command goes on from here")
         self._wait(once=True)
+
+    def ready(self) -> None:
+        """A worker has been seen."""
 
     def stop(self) -> None:
         """Leave; what the workers have in hand they finish for nobody."""
@@ -373,7 +376,7 @@ def _submit(crew: Local | Remote, job: Job) -> Future[str]:
         return future
 
 
-def _error(future: Future[str]) -> BaseException | None:
+def _error(future: Future[Any]) -> BaseException | None:
     """What a finished job raised; PoolError at once for what would happen to every other too."""
     try:
         error = future.exception()
@@ -430,7 +433,7 @@ def _ready(settings: Settings) -> None:
         pass
 
 
-def _begin(parent: int, folder: str, lock: AbstractContextManager) -> None:
+def _begin(parent: int, folder: str, lock: AbstractContextManager[object]) -> None:
     """What a forked worker does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who ends us
     engine.adopt(lock)

@@ -1,9 +1,10 @@
 """Executes a job: a notebook goes in, the executed notebook comes out. No submission makes it raise."""
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from time import monotonic, sleep
+from typing import TypeVar
 
 import nbformat
 from nbformat import NotebookNode
@@ -19,7 +20,7 @@ from graders.engine.trusted import Bench
 from graders.inside.records import Case, Record
 from graders.inside.refusal import REFUSED
 from graders.inside.replies import answered
-from graders.inside.wire import WireError
+from graders.inside.wire import Message, WireError
 from graders.judge.proxy import Desk
 from graders.judge.reading import joined
 
@@ -27,6 +28,7 @@ FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
 CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more is cut too
 LITTLE = 1000  # characters that a cell may always show
+Answer = TypeVar("Answer")
 AGAIN = 1.0  # seconds for a cell that has run out of time once
 RESPITE = 2.0  # seconds for a machine without memory to find some
 NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
@@ -39,7 +41,7 @@ def run(job: Job) -> str:
     """Execute a notebook as `execute` does; return it as JSON, for another process."""
     executed = execute(job)
     with phase("notebook: reading and writing"):
-        return nbformat.writes(executed)
+        return str(nbformat.writes(executed))
 
 
 def execute(job: Job) -> NotebookNode:
@@ -108,7 +110,7 @@ def forget() -> None:
     _warm.clear()
 
 
-def adopt(lock: AbstractContextManager) -> None:
+def adopt(lock: AbstractContextManager[object]) -> None:
     """After a fork: take a twin of each warm parent of the parent process, which must have loaded everything.
 
     Args:
@@ -222,7 +224,7 @@ class Execution:
         """Run a grade cell on the trusted side. Its time is what it waits for the submission, all together."""
         left = seconds
 
-        def timed(act: Callable[[float], object]) -> object:
+        def timed(act: Callable[[float], Answer]) -> Answer:
             nonlocal left
             start = monotonic()
             try:
@@ -238,7 +240,7 @@ class Execution:
             source=joined((cell.source for _, cell in self._student_cells()), self.given),
             seed=self.settings.seed,
         )
-        source = self.tests[_id(cell)]
+        source = self.tests[str(_id(cell))]
         cell.source = source
         cell.outputs = self.bench.run(source, desk)
 
@@ -251,15 +253,16 @@ class Execution:
         for _, cell in reversed(self._student_cells()):
             head, _, rest = cell.source.lstrip("\n").partition("\n")
             if head.replace('"', "").replace("'", "").split() == first_line.split():
-                return rest
+                return str(rest)
         return None
 
-    def _run_file(self, message: dict, seconds: float) -> list[object]:
+    def _run_file(self, message: Message, seconds: float) -> list[Message]:
         """What a test file says of each class, up to the first that runs out of time.
 
         Each class has a kernel of its own: none holds the text of another, nor how many there were.
         """
-        end, said = monotonic() + min(seconds, message["total"]), []
+        end = monotonic() + min(seconds, message["total"])
+        said: list[Message] = []
         for source in message["sources"]:
             left = max(0.1, end - monotonic())
             asked = message | {"sources": [source], "total": left}
@@ -272,17 +275,18 @@ class Execution:
                 raise WireError("an answer that is not about one class")
             said += answer
             if answer[0].get("status") == "timed out":
-                if left < message["limit"]:
+                if answer[0].get("limit") != message["limit"]:  # the clock's, for all of them
                     answer[0]["limit"] = message["total"]
                 break
         return said
 
-    def _ask(self, path: str, message: dict, seconds: float) -> dict:
+    def _ask(self, path: str, message: Message, seconds: float) -> Message:
         """Ask the kernel; cases that forbid operators, a kernel in which these were refused before it ran a cell."""
         denies = {_operators(case) for case in message["cases"]} if message["do"] == "observe" else {frozenset()}
         if denies == {frozenset()}:
             return self.kernel.ask(path, message, seconds)
-        end, records = monotonic() + seconds, {}
+        end = monotonic() + seconds
+        records: dict[int, Record] = {}
         for deny in denies:
             chosen = [i for i, case in enumerate(message["cases"]) if _operators(case) == deny]
             asked = {"do": "observe", "cases": [message["cases"][i] for i in chosen]}
@@ -308,7 +312,7 @@ class Execution:
         self.forbidding[deny] = kernel, self.number
         return kernel
 
-    def _explain(self, path: str, cases: Collection[Case], records: dict[int, Record], end: float) -> None:
+    def _explain(self, path: str, cases: Sequence[Case], records: dict[int, Record], end: float) -> None:
         """Where an operator was refused, see what the code does without the refusal: its author needs that too."""
         refused = {i: word for i, record in records.items() if (word := _refusal(record))}
         if not refused:

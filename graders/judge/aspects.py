@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 from graders.inside.records import Case
 from graders.judge import looks as look
-from graders.judge.task import Check, Draw
+from graders.judge.draw import Draw
+from graders.judge.task import Check
 
 Cases = Callable[[Draw], list[Case]]
-Point = Callable[[Draw], tuple]
+Point = Callable[[Draw], tuple[object, ...]]
 
 WATCHED = ("state", "overwrite", "trace")  # all that a case can watch
 VALUE = (*look.FORWARD[:-1], look.precise, look.value)

@@ -16,17 +16,20 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from graders.judge import wording
 from graders.judge.task import Mistake, Task
 
-Right = type[Function]
-Grads = Tensor | tuple[Tensor | None, ...]  # what a backward returns
+Right = type[Any]  # a Function, or a class with ``apply`` whose steps are static methods
+Grads = Tensor | None | tuple[Tensor | None, ...]  # what a backward returns
+Method = Callable[..., Any]
+Backward = Callable[..., Grads]
+Forward = Callable[..., Tensor]
 
 
 class Wrong:
@@ -40,11 +43,13 @@ class Wrong:
     def __init__(self, task: Task, of: Right) -> None:
         self.task, self.right = task, of
 
-    def forward(self, caught_by: str, message: str) -> Callable:
+    def forward(self, caught_by: str, message: str) -> Callable[..., Any]:
         """Decorate another forward. Its parameters' names and defaults are what callers meet."""
         return self._decorator(caught_by, message, lambda act: changed(self.right, forward=act))
 
-    def backward(self, caught_by: str, message: str, saves: Callable[..., tuple] | None = None) -> Callable:
+    def backward(
+        self, caught_by: str, message: str, saves: Callable[..., tuple[Any, ...]] | None = None
+    ) -> Callable[..., Any]:
         """Decorate another backward: of ``(x, g)``, what is saved and then the upstream gradient.
 
         With ``ctx`` in front, ``(ctx, x, g)``, it gets that too; ``(ctx, g)`` is a backward as torch calls it.
@@ -53,19 +58,19 @@ class Wrong:
             saves: what is saved in place of the right tensors, of the inputs and the output.
         """
 
-        def spoil(act: Callable) -> Right:
+        def spoil(act: Callable[..., Any]) -> Right:
             right = changed(self.right, setup_context=_saving(self.right, saves)) if saves else self.right
             return changed(right, backward=_unpacking(act))
 
         return self._decorator(caught_by, message, spoil)
 
-    def saves(self, caught_by: str, message: str) -> Callable:
+    def saves(self, caught_by: str, message: str) -> Callable[..., Any]:
         """Decorate what is saved in place of the right tensors: a tuple, of the inputs and the output."""
         return self._decorator(
             caught_by, message, lambda act: changed(self.right, setup_context=_saving(self.right, act))
         )
 
-    def step(self, name: str, caught_by: str, message: str) -> Callable:
+    def step(self, name: str, caught_by: str, message: str) -> Callable[..., Any]:
         """Decorate another version of one step of a right solution in steps.
 
         Args:
@@ -94,23 +99,25 @@ class Wrong:
                 raise ValueError(f"{name} has no words for all tasks: give the task's own, by keyword")
             self._add(name, caught_by or habit.caught_by, message, habit.spoil(self.right))
 
-    def _decorator(self, caught_by: str, message: str, spoil: Callable[[Callable], Right]) -> Callable:
-        def add(act: Callable) -> Callable:
+    def _decorator(
+        self, caught_by: str, message: str, spoil: Callable[[Callable[..., Any]], Right]
+    ) -> Callable[..., Any]:
+        def add(act: Method) -> Method:
             self._add(act.__name__, caught_by, message, spoil(act).apply)
             return act
 
         return add
 
-    def _add(self, name: str, caught_by: str, message: str, operation: Callable) -> None:
+    def _add(self, name: str, caught_by: str, message: str, operation: Callable[..., Any]) -> None:
         self.task.mistakes.append(Mistake(name, caught_by, message, operation))
 
 
-def changed(right: Right, **methods: Callable) -> Right:
+def changed(right: Right, **methods: Callable[..., Any]) -> Right:
     """Return the Function with these methods in place of its own."""
     return type(right.__name__, (right,), {name: staticmethod(method) for name, method in methods.items()})
 
 
-def _unpacking(act: Callable) -> Callable:
+def _unpacking(act: Callable[..., Any]) -> Callable[..., Any]:
     """Return the backward that calls `act` with what its parameters leave room for."""
     parameters = list(inspect.signature(act).parameters)
     if parameters[0] != "ctx":
@@ -120,10 +127,10 @@ def _unpacking(act: Callable) -> Callable:
     return lambda ctx, *g: act(ctx, *ctx.saved_tensors, *g)
 
 
-def _saving(right: Right, saves: Callable[..., tuple]) -> Callable:
+def _saving(right: Right, saves: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
     """Return the setup_context that saves other tensors and keeps all else."""
 
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         def save(*tensors: Tensor) -> None:
             ctx.save_for_backward(*saves(*inputs, output))
 
@@ -160,37 +167,37 @@ class Habit:
 
     caught_by: str
     message: str
-    spoil: Callable[[Right], Callable]
+    spoil: Callable[[Right], Callable[..., Any]]
 
 
 HABITS: dict[str, Habit] = {}
 
 
-def _habit(caught_by: str, message: str = "") -> Callable:
+def _habit(caught_by: str, message: str = "") -> Callable[..., Any]:
     """Decorate a habit: from a right Function, the wrong operation."""
 
-    def add(spoil: Callable[[Right], Callable]) -> Callable:
+    def add(spoil: Callable[[Right], Callable[..., Any]]) -> Callable[..., Any]:
         HABITS[spoil.__name__] = Habit(caught_by, message, spoil)
         return spoil
 
     return add
 
 
-def _of_backward(act: Callable) -> Callable[[Right], Callable]:
+def _of_backward(act: Callable[..., Any]) -> Callable[[Right], Callable[..., Any]]:
     """Make a habit of what is done around backward: `act` gets the right one, ctx and the upstream gradient."""
 
     @wraps(act)
-    def spoil(right: Right) -> Callable:
+    def spoil(right: Right) -> Any:
         return changed(right, backward=lambda ctx, g: act(right.backward, ctx, g)).apply
 
     return spoil
 
 
-def _of_forward(act: Callable) -> Callable[[Right], Callable]:
+def _of_forward(act: Forward) -> Callable[[Right], Method]:
     """Make a habit of what is done around forward: `act` gets the right one and the arguments."""
 
     @wraps(act)
-    def spoil(right: Right) -> Callable:
+    def spoil(right: Right) -> Any:
         @wraps(right.forward)  # torch reads the parameters' names and defaults
         def forward(*args: object) -> Tensor:
             return act(right.forward, *args)
@@ -203,99 +210,100 @@ def _of_forward(act: Callable) -> Callable[[Right], Callable]:
 def _each(grads: Grads, change: Callable[[Tensor], Tensor | None]) -> Grads:
     """Change each gradient that is one."""
     if not isinstance(grads, tuple):
-        return change(grads)
+        return None if grads is None else change(grads)
     return tuple(None if grad is None else change(grad) for grad in grads)
 
 
 @_habit("gradient", "Your gradient lacks the upstream gradient: backward returns it times the derivative.")
 @_of_backward
-def upstream_ignored(backward, ctx, g):
+def upstream_ignored(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return backward(ctx, torch.ones_like(g))
 
 
 @_habit("gradient")
 @_of_backward
-def upstream_unchanged(backward, ctx, g):
+def upstream_unchanged(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return tuple(g.clone() if needed else None for needed in ctx.needs_input_grad)
 
 
 @_habit("gradient", wording.UPSTREAM_SUMMED)
 @_of_backward
-def upstream_summed(backward, ctx, g):
+def upstream_summed(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return backward(ctx, g.sum().expand_as(g))
 
 
 @_habit("gradient", wording.UPSTREAM_AVERAGED)
 @_of_backward
-def upstream_averaged(backward, ctx, g):
+def upstream_averaged(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return backward(ctx, (g.mean() if g.numel() else g).expand_as(g))
 
 
 @_habit("gradient")
 @_of_backward
-def sign_flipped(backward, ctx, g):
+def sign_flipped(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return _each(backward(ctx, g), torch.neg)
 
 
 @_habit("gradient", wording.ZEROS_RETURNED)
 @_of_backward
-def zeros_returned(backward, ctx, g):
+def zeros_returned(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return tuple(torch.zeros_like(g) if needed else None for needed in ctx.needs_input_grad)
 
 
 @_habit("gradient", wording.NOTHING_RETURNED)
 @_of_backward
-def nothing_returned(backward, ctx, g):
+def nothing_returned(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return tuple(None for _ in ctx.needs_input_grad)
 
 
 @_habit("gradient", wording.ONE_TOO_MANY)
 @_of_backward
-def one_too_many(backward, ctx, g):
+def one_too_many(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     grads = backward(ctx, g)
     return (*grads, g * 0) if isinstance(grads, tuple) else (grads, g * 0)
 
 
 @_habit("gradient")
 @_of_backward
-def none_forgotten(backward, ctx, g):
-    return backward(ctx, g)[0]
+def none_forgotten(backward: Backward, ctx: Any, g: Tensor) -> Grads:
+    grads = backward(ctx, g)
+    return grads[0] if isinstance(grads, tuple) else grads
 
 
 @_habit("gradient", wording.VIEW_NEEDED)
 @_of_backward
-def view_needed(backward, ctx, g):
+def view_needed(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     return backward(ctx, g.view(-1).view(g.shape))
 
 
 @_habit("second_order")
 @_of_backward
-def detached(backward, ctx, g):
+def detached(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     saved = tuple(t if t is None else t.detach() for t in ctx.saved_tensors)
     return backward(_Instead(ctx, saved_tensors=saved), g)
 
 
 @_habit("second_order", wording.CUT_OFF)
-def not_differentiable_twice(right):
+def not_differentiable_twice(right: Right) -> Any:
     return changed(right, backward=once_differentiable(right.backward)).apply
 
 
 @_habit("contract", wording.WRITES_INTO_UPSTREAM)
 @_of_backward
-def writes_into_upstream(backward, ctx, g):
+def writes_into_upstream(backward: Backward, ctx: Any, g: Tensor) -> Grads:
     """Imitate ``g.mul_(...)``: of one gradient in the shape of g, where no other is computed after it."""
     return _each(backward(ctx, g.clone()), g.copy_)
 
 
 @_habit("value", wording.FLOAT32)
 @_of_forward
-def float32_inside(forward, *args):
+def float32_inside(forward: Forward, *args: Any) -> Tensor:
     return forward(*map(_single, args))
 
 
 @_habit("value", wording.FLOAT32_AND_BACK)
 @_of_forward
-def float32_and_back(forward, *args):
+def float32_and_back(forward: Forward, *args: Any) -> Tensor:
     return forward(*map(_single, args)).to(args[0].dtype)
 
 
@@ -305,29 +313,29 @@ def _single(argument: object) -> object:
 
 @_habit("contract")
 @_of_forward
-def writes_into_input(forward, x, *rest):
+def writes_into_input(forward: Forward, x: Tensor, *rest: Any) -> Tensor:
     """Imitate ``x.mul_(...)``: of an output in the shape of x."""
     return x.copy_(forward(x.clone(), *rest))
 
 
 @_habit("contract", wording.KEPT_AS_ATTRIBUTE)
-def kept_as_attribute(right):
+def kept_as_attribute(right: Right) -> Any:
     """Keep what is to be saved as an attribute of ctx."""
 
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         def save(*tensors: Tensor) -> None:
             ctx.kept = tensors
 
         right.setup_context(_Instead(ctx, save_for_backward=save), inputs, output)
 
-    def backward(ctx, g):
+    def backward(ctx: Any, g: Tensor) -> Any:
         return right.backward(_Instead(ctx, saved_tensors=ctx.kept), g)
 
     return changed(right, setup_context=setup_context, backward=backward).apply
 
 
 @_habit("contract", wording.KEPT_OUTSIDE)
-def kept_outside_ctx(right):
+def kept_outside_ctx(right: Right) -> Any:
     """Keep all that belongs on ctx, numbers too, in one place for all calls."""
     outside = _Outside()
     return changed(
@@ -345,14 +353,14 @@ class _Outside:
 
 
 @_habit("contract")
-def autograd_in_backward(right):
+def autograd_in_backward(right: Right) -> Any:
     """Let torch differentiate forward: of floating tensors, and arguments that are no tensors."""
 
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.others = [None if isinstance(a, Tensor) else a for a in inputs]
         ctx.save_for_backward(*(a if isinstance(a, Tensor) else None for a in inputs))
 
-    def backward(ctx, g):
+    def backward(ctx: Any, g: Tensor) -> Grads:
         saved = ctx.saved_tensors
         with torch.enable_grad():
             own = [t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in saved if t is not None]
@@ -365,5 +373,5 @@ def autograd_in_backward(right):
 
 
 @_habit("gradient", wording.NO_FUNCTION)
-def no_function(right):
+def no_function(right: Right) -> Any:
     return right.forward
