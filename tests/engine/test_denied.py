@@ -296,7 +296,7 @@ def test_whatever_makes_legendre_s_polynomials_is_denied() -> None:
 BACKWARDS = {  # the set, its list, the gradients that it asks for
     "relu": ("DENIED", [G * (X > 0), G * torch.where(X > 0, 1, 0.5), G * (1 - X.tanh() ** 2)]),
     "clipped_relu": ("DENIED", [G * ((X > 0) & (X < 1)), G * ((X > -1) & (X < 1))]),
-    "ste": ("DENIED", [G * ((X > -1) & (X < 1)), G * ((X >= -1) & (X <= 1))]),
+    "ste": ("common.MASKS", [G * ((X > -1) & (X < 1)), G * ((X >= -1) & (X <= 1))]),
     "linear": ("DENIED", [G * (s := torch.sigmoid(X)) * (1 - s), G * (s + X * s * (1 - s))]),
     "checkpointing": ("fused_linear_relu.MASKS", [G * (X > 0)]),
 }
