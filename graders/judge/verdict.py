@@ -49,9 +49,13 @@ class Verdict:
         if shown is not None:
             shown.append(output)
             return
-        from IPython.display import display  # in a student's kernel, under stock nbgrader
+        from IPython import get_ipython  # in a student's kernel, under stock nbgrader
+        from IPython.display import display
 
-        display(output, raw=True)
+        if get_ipython() is None:
+            print(self)
+        else:
+            display(output, raw=True)
 
 
 def shown_by(outputs: Iterable[Mapping[str, Any]]) -> Verdict | None:

@@ -123,7 +123,7 @@ def same(a: object, b: object) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, Tensor):
-        a, b = wire.plain(a), wire.plain(b)
+        a, b = wire.detached(a), wire.detached(b)
         if (a.dtype, a.shape, a.stride()) != (b.dtype, b.shape, b.stride()):
             return False
         return not a.numel() or torch.equal(*(wire.memory(t).view(torch.uint8) for t in (a, b)))
