@@ -160,7 +160,11 @@ def decode(data: bytes) -> object:
 
 
 def decode_message(data: bytes) -> Message:
-    """Return the message that `encode` was given; raise as `decode` does, and for what is none."""
+    """Return the message that `encode` was given.
+
+    Raises:
+        WireError: it is damaged or forged, or something else than a message.
+    """
     message = decode(data)
     if not isinstance(message, dict):
         raise WireError("something else than a message")
