@@ -1,15 +1,20 @@
-# `make` sets everything up, builds the book and grades the sample class; `make test` checks everything; `make help` lists the rest.
+# `make` sets everything up, builds the book and grades the sample class; `make test` checks what changed; `make help` lists the rest.
 BIN := .venv/bin
 READY := .venv/.ready
 PYTHON ?=
 WORKERS ?= 2
+
+PYTEST = $(BIN)/python -m pytest book tests -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
+	--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg --doctest-glob=errata.md
+UNITS := $(patsubst %,tests/%.py,book/test_notation book/test_terms engine/test_source graders/test_pieces graders/test_wrong \
+	tools/test_chapters tools/test_grade_cells tools/test_order tools/test_prerequisites tools/test_students)
 
 # nbgrader calls alembic by name; the packages arrive without bytecode, so each part may write what it compiles.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks latest exercises students lab bench bench-grading bench-lighthouse test clean help
+.PHONY: all venv book grade notebooks latest exercises students lab bench bench-grading bench-lighthouse check lint units test test-all clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
@@ -67,13 +72,27 @@ bench-grading: $(READY)  ## grade 60 submissions by stock nbgrader and by this p
 bench-lighthouse: $(READY)  ## Lighthouse on the book's heaviest pages, telephone and desktop: minutes, once with a network; not a test
 	@$(BIN)/python -m bench.lighthouse
 
-test: $(READY)  ## check everything: the book's outputs, the graders, the releases, the pages in a browser, the style
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
-		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg \
-		--doctest-glob=errata.md book tests
+check: $(READY)  ## in a minute: style, types, what may import what, and the tests that start no process
+	@$(MAKE) -j2 lint units
+
+lint: $(READY)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/deptry --config deptry.toml graders tools bench tests book
+	@$(BIN)/mypy graders tools
+
+units: $(READY)
+	@COURSE_SETS=relu $(BIN)/python -m pytest -p no:xdist $(UNITS)
+
+test: $(READY)  ## what is not proved, but the slow tests: make test, make test SET=linear, make test PART=engine
+	@$(PYTEST) -p tools.proved --proved=skip --only="$(SET),$(PART)" -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(READY)  ## all tests, whatever is proved, the sets on twenty seeds
+	@COURSE_SEEDS=20 $(PYTEST) $(PYTEST_ARGS)
 
 clean:  ## remove what make wrote, but never a gradebook, a submission or .venv
-	@rm -rf _build students .pytest_cache .ruff_cache graders.egg-info
+	@rm -rf _build students .pytest_cache .ruff_cache .mypy_cache .import_linter_cache graders.egg-info
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 help:  ## list the targets

@@ -3,7 +3,8 @@
 What leans on one another stays on one worker: the cells of a notebook, the tests of a task, which share its records,
 and the tests of a module with a costly fixture. The longest come first, so that no worker is left with one at the end.
 
-Where there is no C++ compiler, what needs one is left out, unless COURSE_REQUIRE_COMPILER=1.
+The slowest are marked `slow`: `make test` leaves them out, `make test-all` does not. Where there is no C++ compiler,
+what needs one is left out, unless COURSE_REQUIRE_COMPILER=1.
 """
 
 import os
@@ -27,6 +28,16 @@ os.environ["OMP_NUM_THREADS"] = "1"
 COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/test_bench_kernels.py")
 
 
+SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases
+    "tests/engine/test_dask.py",
+    "tests/engine/test_postgres.py",
+    "tests/tools/test_bench.py",
+    "tests/tools/test_bench_grading.py",
+    "tests/tools/test_latest.py",
+    "tests/tools/test_stock.py",
+)
+
+
 def group(nodeid: str) -> str:
     """The tests of the same group run on one worker."""
     file, _, name = nodeid.partition("::")
@@ -47,8 +58,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scheduling | None
     return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m is heard
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first, and leave out what cannot be compiled."""
+    """Put the longest first, mark the slow, and leave out what cannot be compiled."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
     if shutil.which("c++") is None and os.environ.get("COURSE_REQUIRE_COMPILER") != "1":
         for item in items:
             if item.nodeid.startswith(COMPILED):

@@ -25,6 +25,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import pytest
 
@@ -72,28 +73,22 @@ def _spelt(patterns: list[str], word: str) -> list[str]:
 
 
 class Tree:
-    """The files of a folder that git knows or would take, and the groups of its tests."""
+    """A folder, those of its files that git knows or would take, and the groups of its tests."""
 
     def __init__(self, root: Path) -> None:
-        """Read the list of files.
-
-        Raises:
-            FileNotFoundError, subprocess.CalledProcessError: the folder is not under git.
-        """
+        """Read the list of files."""
         self.root = root
-        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
+        listed = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
         self.files = sorted({name for name in listed if name and (root / name).is_file()})
         self.groups = groups(self.files)
         self._digests: dict[str, str] = {}
 
+    def _git(self, *words: str) -> str:
+        return subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True, check=False).stdout
+
     def commit(self) -> str:
         """Return the commit that is checked out, with a + where files differ from it."""
-        said = [
-            subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True, check=False).stdout.strip()
-            for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain"))
-        ]
-        return said[0] + "+" * bool(said[1])
+        return self._git("rev-parse", "--short", "HEAD").strip() + "+" * bool(self._git("status", "--porcelain"))
 
     def sources(self, group: str) -> list[str]:
         """Return the files that a group depends on, its tests and what stands beside them included.
@@ -200,7 +195,9 @@ class Stamps:
                 files = old["files"] if old.get("hash") == hashed else {}
                 stamp = {"hash": hashed, "files": files | {file: commit for _, file in pairs}}
                 self._file(group).parent.mkdir(parents=True, exist_ok=True)
-                self._file(group).write_text(json.dumps(stamp, indent=1) + "\n")
+                new = self._file(group).with_suffix(".new")
+                new.write_text(json.dumps(stamp, indent=1) + "\n")
+                new.replace(self._file(group))  # whole, or as it was
 
     def _file(self, group: str) -> Path:
         return self.tree.root / STAMPS / f"{group.replace(' ', '-')}.json"
@@ -269,12 +266,12 @@ class Keeper:
             print(fill(f"proved at {commit}: {', '.join(sorted(names))}", 120, subsequent_indent="    "))
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: object) -> None:
+    def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker what to leave out."""
         node.workerinput["left_out"] = sorted(self.selection.proved), sorted(self.selection.wanted)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: object) -> None:
+    def pytest_testnodedown(self, node: Any) -> None:
         """Take over what a worker collected."""
         tests, deselected = getattr(node, "workeroutput", {}).get("proved", ([], []))
         for group, file, names in tests:
@@ -310,6 +307,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--proved") is None:
         return
     tree = Tree(config.rootpath)
+    if not tree.files:
+        raise pytest.UsageError("--proved needs git: it knows which files are the project's")
     if hasattr(config, "workerinput"):
         proved, wanted = config.workerinput["left_out"]
         config.pluginmanager.register(Selection(tree, {(group, file) for group, file in proved}, {*wanted}))
