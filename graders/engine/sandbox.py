@@ -23,6 +23,7 @@ from graders.inside.channel import Channel
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 OF_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "fonts")
+HERE = Path(__file__).parents[1]  # the package
 INSIDE = "/course/side"  # where the kernel's side is seen from inside
 PATIENCE = 180  # seconds for an order; loading everything on a busy machine takes 20
 FIRST_UID = 1 << 20  # as root: warm parents are users that nobody else is
@@ -48,7 +49,7 @@ def available() -> bool:
 
 def _side(folder: Path) -> None:
     """Copy `graders.inside` into a folder, and matplotlib's list of fonts, which takes seconds to make."""
-    shutil.copytree(_package() / "inside", folder / "graders/inside", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(HERE / "inside", folder / "graders/inside", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "graders/__init__.py").touch()
     import matplotlib
 

@@ -126,7 +126,8 @@ class Results(DisplayHook):
     def write_format_data(self, format_dict: dict[str, object], md_dict: dict[str, object] | None = None) -> None:
         """Send the result."""
         _flush()
-        count = self.prompt_count - 1
+        shell: Any = self.shell
+        count = shell.execution_count - 1
         self.sink("execute_result", data=format_dict, metadata=md_dict or {}, execution_count=count)
 
     def finish_displayhook(self) -> None:

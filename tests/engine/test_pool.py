@@ -140,7 +140,7 @@ def test_what_the_engine_itself_raises_is_that_submissions_fault(tmp_path):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
     code, _, err = grade(root, "--workers", "2", before=lambda: setattr(pool.engine, "run", _raising))
     assert code == 1
-    assert re.fullmatch(r"ben: tiny.ipynb: nbgrader gave up on it \(.*LookupError: planted.*\n", err), err
+    assert re.fullmatch(r"ben: tiny.ipynb: could not be executed \(planted\)\. .*\n", err), err
     assert scores(root) == {"ada": 6, "ben": None}
 
 
@@ -158,7 +158,7 @@ def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
     if times == 1:
         assert (code, err, scores(root)) == (0, "", {"ada": 6, "ben": 4})
         return
-    remedy = "It is not graded: free memory where it was graded, use fewer --workers, and run it again."
+    remedy = "It is not graded: free some memory on the machine that graded it, use fewer --workers, and run it again."
     assert (code, err) == (1, f"ben: tiny.ipynb: memory ran out in planted. {remedy}\n")
     assert scores(root) == {"ada": 6, "ben": None}
     code, _, err = grade(root, *HERE)
@@ -309,7 +309,7 @@ def test_who_is_stopped_takes_the_workers_along(tmp_path, number):
     code, _, err = command.done(2)
     if number == signal.SIGINT:
         assert code == 130
-        assert err.strip() == "graders: stopped; what was graded is kept, the same command goes on from there"
+        assert err.strip() == "graders: interrupted; what was graded is kept, the same command goes on from there"
     assert not list(rooms.iterdir())
     assert scores(root) == {"ada": 6, "ben": None, "eve": None}
     for student in ("ben", "eve"):

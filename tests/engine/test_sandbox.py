@@ -146,11 +146,12 @@ def test_a_control_group_is_made_and_removed(warm):
         pytest.skip("no control groups that are ours to make")
     parent = WarmParent("required")
     parent.end(parent.kernel(SETTINGS)[0])
-    assert parent._group.is_dir()
-    assert (parent._group / "warm" / "cgroup.procs").read_text().split()
+    group = parent._group
+    assert group.is_dir()
+    assert (group / "warm" / "cgroup.procs").read_text().split()
     parent.kernel(SETTINGS)  # still there when its parent ends
     parent.close()
-    assert not parent._group.exists()
+    assert not group.exists()
 
 
 def test_a_folder_that_is_no_control_group_is_not_taken_for_one(monkeypatch, tmp_path):
