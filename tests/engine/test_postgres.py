@@ -101,7 +101,7 @@ def test_one_that_cannot_be_used_is_refused_in_a_line(server, tmp_path):
         (server.replace("/grades", "/none"), 'database "none" does not exist'),
         ("postgresql+psycopg://who:secret@localhost:1/grades", "cannot be opened"),
         ("postgresql+nodriver://who@localhost/grades", "postgresql+psycopg://USER"),
-        ("grades", "is no database URL"),
+        ("grades", "is not a database URL"),
     ):
         code, _, err = grade(root, *HERE, "--db", url)
         assert code == 2 and len(err.splitlines()) == 1, err

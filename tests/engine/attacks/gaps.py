@@ -13,7 +13,7 @@ GAPS = [
         "keeps more than it may for backward, and rewrites the observer beside it so that it does not say so",
         answers={
             "Tanh": """system = getattr(getattr(torch, "o" + "s"), "s" + "ys")
-observer = getattr(system, "mod" + "ules")["grad" + "ers.operation"]
+observer = getattr(system, "mod" + "ules")["grad" + "ers.inside.operation"]
 real = observer.observe
 observer.observe = lambda operation, case: real(
     Honest.apply if getattr(operation, "__self__", None) is Tanh else operation, case)
