@@ -13,6 +13,7 @@ from graders.inside import channel as frames
 from graders.inside.channel import ChannelError
 from graders.inside.wire import Message, WireError, decode_message, encode
 
+PART = 500  # characters of an exception's text: see `graders.inside.shell.PART`
 GRACE = 3.0  # seconds for an interrupt to arrive
 
 
@@ -80,9 +81,18 @@ class Kernel:
         """
         self._exchange(frames.CELL, source.encode("utf-8", "replace"), seconds, show)
 
-    def quiet(self, source: str, seconds: float) -> None:
-        """Run a cell statement by statement and show nothing; raise as `cell`."""
-        self._exchange(frames.QUIET, source.encode("utf-8", "replace"), seconds)
+    def quiet(self, source: str, seconds: float, ended: tuple[str, str] = ("", "")) -> None:
+        """Run a cell statement by statement and show nothing; raise as `cell`.
+
+        Args:
+            source: its text.
+            seconds: how long it may take.
+            ended: the name and the text of the exception that ended it elsewhere, where less is refused; what else
+                raises here is skipped.
+        """
+        name, text = ended
+        code = source.encode("utf-8", "replace").decode()
+        self._exchange(frames.QUIET, json.dumps({"code": code, "ended": [name, text[:PART]]}).encode(), seconds)
 
     def ask(self, path: str, message: Message, seconds: float) -> Message:
         """Ask what an `Operation` asks, of the student's ``path`` ("Square.apply").

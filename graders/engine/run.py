@@ -18,7 +18,7 @@ from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent
 from graders.engine.timing import phase
 from graders.engine.trusted import Bench
 from graders.inside.records import Case, Record
-from graders.inside.refusal import REFUSED
+from graders.inside.refusal import AUTOGRAD, REFUSED
 from graders.inside.replies import answered
 from graders.inside.wire import Message, WireError
 from graders.judge.proxy import Desk
@@ -140,6 +140,7 @@ class Execution:
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
         self.endless: set[int] = set()  # student cells that ran out of time
+        self.again = 0.0  # seconds of student's cells run once more, which are no question's time
 
     def run(self) -> None:
         """Execute all cells, whatever happens in them; once.
@@ -163,7 +164,8 @@ class Execution:
 
     def _kernel(self, forbid: Collection[str] = ()) -> Kernel:
         with phase("kernel: start"):
-            return Kernel(self.parent, self.settings, forbid, share=self.share)
+            parent = self.parent.bare() if AUTOGRAD in forbid else self.parent
+            return Kernel(parent, self.settings, forbid, share=self.share)
 
     def _cell(self, cell: NotebookNode) -> None:
         if self.stopped:
@@ -231,7 +233,8 @@ class Execution:
                 with phase("grade cells: asking"):
                     return act(max(0.1, left))
             finally:
-                left -= monotonic() - start
+                left -= monotonic() - start - self.again
+                self.again = 0.0
 
         desk = Desk(
             ask=lambda path, message: timed(lambda s: self._ask(path, message, s)),
@@ -290,27 +293,44 @@ class Execution:
         for deny in denies:
             chosen = [i for i, case in enumerate(message["cases"]) if _operators(case) == deny]
             asked = {"do": "observe", "cases": [message["cases"][i] for i in chosen]}
-            kernel = self._forbidding(deny, end) if deny else self.kernel
-            answer = answered(asked, kernel.ask(path, asked, end - monotonic()))
+            found = self._ask_forbidding(path, asked, deny, end) if deny else self.kernel.ask(path, asked, _left(end))
+            answer = answered(asked, found)
             records |= dict(zip(chosen, answer["records"], strict=True))
-        self._explain(path, message["cases"], records, end)
+        if not any(AUTOGRAD in deny for deny in denies):
+            self._explain(path, message["cases"], records, end)
         return {"records": [records[i] for i in range(len(message["cases"]))]}
 
-    def _forbidding(self, deny: frozenset[str], end: float) -> Kernel:
-        """The kernel that refuses these, in which all of the student's cells up to here have run."""
+    def _ask_forbidding(self, path: str, asked: Message, deny: frozenset[str], end: float) -> Message:
+        """Ask a kernel that refuses at least these; where that is too much, one that refuses just these."""
+        more = [d for d in self.forbidding if d > deny and AUTOGRAD in deny] if deny not in self.forbidding else []
+        for refused in (*more[:1], deny):
+            kernel, spent = self._forbidding(refused)
+            end += spent
+            answer = answered(asked, kernel.ask(path, asked, _left(end)))
+            if refused == deny or not any(record.failure for record in answer["records"]):
+                return answer
+        raise AssertionError("the last one answers")
+
+    def _forbidding(self, deny: frozenset[str]) -> tuple[Kernel, float]:
+        """The kernel that refuses these, in which all of the student's cells up to here have run; the time that took.
+
+        A cell that takes longer than a cell may, here where more of it raises, is left as the others' loops are.
+        """
+        start = monotonic()
         if deny not in self.forbidding:
             self.forbidding[deny] = self._kernel(deny), 0
         kernel, first = self.forbidding[deny]
         with phase("student's cells again, forbidding"):
             for number, cell in self._student_cells(first):
-                left = max(0.1, end - monotonic())
-                if number in self.endless:  # what it did before its loop is done again; its time is not spent again
-                    with suppress(OutOfTime):
-                        kernel.quiet(cell.source, min(AGAIN, left))
-                elif not str(_id(cell)).startswith(FOR_THE_EYE):
-                    kernel.quiet(cell.source, left)
+                if str(_id(cell)).startswith(FOR_THE_EYE):
+                    continue
+                # what an endless cell did before its loop is done again; its time is not spent again
+                with suppress(OutOfTime):
+                    kernel.quiet(cell.source, AGAIN if number in self.endless else self._left(), _ended(cell))
         self.forbidding[deny] = kernel, self.number
-        return kernel
+        spent = monotonic() - start
+        self.again += spent
+        return kernel, spent
 
     def _explain(self, path: str, cases: Sequence[Case], records: dict[int, Record], end: float) -> None:
         """Where an operator was refused, see what the code does without the refusal: its author needs that too."""
@@ -331,8 +351,22 @@ def _id(cell: NotebookNode) -> object:
     return name if isinstance(name, str) else None
 
 
+def _left(end: float) -> float:
+    return max(0.1, end - monotonic())
+
+
+def _ended(cell: NotebookNode) -> tuple[str, str]:
+    """The name and the text of the exception that ended a cell; ("", "") if it ran to its end."""
+    errors = [output for output in cell.outputs if output.get("output_type") == "error"]
+    return (str(errors[-1].get("ename", "")), str(errors[-1].get("evalue", ""))) if errors else ("", "")
+
+
 def _operators(case: Case) -> frozenset[str]:
-    """What a case forbids that the dispatcher can refuse."""
+    """What a case has refused at the dispatcher."""
+    if case.refuse == "autograd":
+        return frozenset(case.deny) | {AUTOGRAD}
+    if case.refuse == "nothing":
+        return frozenset()
     return frozenset(case.deny) if any("::" in name for name in case.deny) else frozenset()
 
 

@@ -148,6 +148,7 @@ class Parent:
         control.settimeout(PATIENCE)
         self._rooms: dict[int, tempfile.TemporaryDirectory[str]] = {}
         self._lost = False
+        self._bare: Parent | None = None
 
     @property
     def alive(self) -> bool:
@@ -167,6 +168,17 @@ class Parent:
         with theirs:
             self._command({"do": "twin"}, theirs.fileno())
         return Parent(ours, self.sandbox, self._group)
+
+    def bare(self) -> "Parent":
+        """Return its twin in which torch's own autograd is refused, forked when it is first asked for.
+
+        Raises:
+            SandboxError: this one is gone, or the twin was lost at once.
+        """
+        if self._bare is None or not self._bare.alive:
+            self._bare = self.twin()
+            self._bare._command({"do": "no autograd"})
+        return self._bare
 
     def share(self, settings: Settings) -> Share:
         """Return the memory that a notebook's kernels share; close it after them."""
@@ -237,6 +249,8 @@ class Parent:
 
     def close(self) -> None:
         """End it, and its kernels with it."""
+        if self._bare:
+            self._bare.close()
         self._lost = True
         self._control.close()
         for room in self._rooms.values():

@@ -139,8 +139,8 @@ def _unless(test: int, value: int, *lines: Line) -> list[Line]:
     return [(test, len(lines), 0, value), *lines]
 
 
-def _program(calls: Calls) -> bytes:
-    """Return the filter of system calls, as the kernel takes it."""
+def _program(calls: Calls) -> list[Line]:
+    """Return the filter of system calls, line by line."""
     allow: Line = (END, 0, 0, ALLOW)
     refuse, no_call, no_family = ((END, 0, 0, ERROR | e) for e in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT))
     first_argument: Line = (LOAD, 0, 0, FIRST_ARGUMENT)
@@ -157,15 +157,31 @@ def _program(calls: Calls) -> bytes:
     lines += [*_unless(EQUAL, calls.socket, allow), first_argument]
     for family in FAMILIES:
         lines += _when(EQUAL, family, allow)
-    return b"".join(struct.pack("HBBI", *line) for line in [*lines, no_family])
+    return [*lines, no_family]
 
 
 def _filter(calls: Calls) -> None:
     """Refuse system calls from now on, in all that is started too (where the kernel can: it is one wall more)."""
-    program = _program(calls)
+    _install(_program(calls))
+
+
+def _install(lines: list[Line]) -> None:
+    program = b"".join(struct.pack("HBBI", *line) for line in lines)
     held = ctypes.create_string_buffer(program)
     head = ctypes.create_string_buffer(struct.pack("HP", len(program) // 8, ctypes.addressof(held)))
     _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0)
+
+
+EXECUTES = {"x86_64": (59, 322), "aarch64": (221, 281)}  # execve, execveat
+
+
+def no_programs() -> None:
+    """Refuse to start programs from now on; forks and threads go on."""
+    if (machine := platform.machine()) in CALLS:
+        lines: list[Line] = [(LOAD, 0, 0, NUMBER)]
+        for number in EXECUTES[machine]:
+            lines += _when(EQUAL, number, (END, 0, 0, ERROR | errno.EPERM))
+        _install([*lines, (END, 0, 0, ALLOW)])
 
 
 def _mount(source: str, place: str, kind: str, flags: int, data: str) -> None:

@@ -56,6 +56,9 @@ def observe(operation: Callable[..., object] | Failure, case: Case) -> Record:
         return record
     try:
         with pristine(), _provided(operation, case), _disabled(case):
+            if case.refuse == "autograd":
+                _bare(operation, case, record)
+                return record
             _first_order(operation, case, record)
             for name in case.watch if record.kind == "Tensor" else ():
                 {"state": _state, "overwrite": _overwrite, "trace": _trace}[name](operation, case, record)
@@ -330,17 +333,13 @@ def _gradients(
     return tuple(tensor.grad for tensor in inputs)
 
 
-def _first_order(operation: Callable[..., object], case: Case, record: Record) -> None:
-    args, inputs, given = _arguments(case)
-    for tensor in inputs if case.how != "backward" else ():
-        tensor.grad = torch.full_like(tensor, GRAD)
-    helpers.TALLY.clear()
-    before = settings()
-    result = _forward(operation, case, args, record)
-    record.drawn = torch.rand((), dtype=torch.float64).item()
-    record.tally = tuple(sorted(helpers.TALLY.items()))
+def _returned(result: object, record: Record) -> tuple[Tensor, ...]:
+    """Note what was returned; return the tensors.
+
+    Raises:
+        _Stop: there is nothing more to see, of numbers, or of what cannot be sent.
+    """
     record.kind = type(result).__name__
-    _note(record, _changed(case, given, before))
     returned = tuple(result) if isinstance(result, tuple | list) else (result,)
     if any(isinstance(o, int) and int.__abs__(o) >= 1 << 63 for o in returned):
         record.kind = "int of more than 64 bits"  # it may not even be printed
@@ -356,6 +355,20 @@ def _first_order(operation: Callable[..., object], case: Case, record: Record) -
         raise _Stop
     record.kind = "Tensor" if isinstance(result, Tensor) else record.kind
     record.outputs = tuple(map(copy_of, outputs))
+    return outputs
+
+
+def _first_order(operation: Callable[..., object], case: Case, record: Record) -> None:
+    args, inputs, given = _arguments(case)
+    for tensor in inputs if case.how != "backward" else ():
+        tensor.grad = torch.full_like(tensor, GRAD)
+    helpers.TALLY.clear()
+    before = settings()
+    result = _forward(operation, case, args, record)
+    record.drawn = torch.rand((), dtype=torch.float64).item()
+    record.tally = tuple(sorted(helpers.TALLY.items()))
+    _note(record, _changed(case, given, before))
+    outputs = _returned(result, record)
     record.differentiable = tuple(o.requires_grad for o in outputs)
     record.function = any(_gradient_is_own(o) for o in outputs)
     record.custom = any(_custom(n) for o in outputs for n in _nodes(o))
@@ -371,8 +384,10 @@ def _first_order(operation: Callable[..., object], case: Case, record: Record) -
     stream = torch.get_rng_state()  # a draw past where forward left it: whatever backward needs, it is not here
     with _stage("backward", record):
         roots = [roots[0] + sibling, *roots[1:]]
-        with surroundings(case, "backward"):
+        NESTED.clear()
+        with surroundings(case, "backward"), _noted():
             found = _gradients(case, roots, [*inputs, sibling], upstreams)
+        record.nested = bool(NESTED)
         *grads, record.sibling = _values(found)
         record.grads = tuple(grads)
     record.tally = tuple(sorted(helpers.TALLY.items()))
@@ -383,6 +398,24 @@ def _first_order(operation: Callable[..., object], case: Case, record: Record) -
         ["the output"] if not all(same(r, o.detach()) for r, o in zip(record.outputs, outputs, strict=True)) else []
     )
     _note(record, changed)
+
+
+def _bare(operation: Callable[..., object], case: Case, record: Record) -> None:
+    """Record the outputs and their gradients, with no operator between them and the operation: it may be refused."""
+    args, inputs, _ = _arguments(case)
+    result = _forward(operation, case, args, record)
+    record.drawn = torch.rand((), dtype=torch.float64).item()
+    outputs = _returned(result, record)
+    record.differentiable = tuple(o.requires_grad for o in outputs)
+    if case.upstream is None:
+        return
+    roots, upstreams = _upstreams(case, outputs)
+    if not roots or isinstance(result, Tensor) == isinstance(case.upstream, tuple):
+        raise _Stop
+    with _stage("backward", record):
+        with surroundings(case, "backward"):
+            found = _gradients(case, roots, inputs, upstreams)
+        record.grads = _values(found)
 
 
 def _second_order(operation: Callable[..., object], case: Case, directions: tuple[Tensor, ...], record: Record) -> None:
@@ -487,16 +520,18 @@ def _trace(operation: Callable[..., object], case: Case, record: Record) -> None
     upstream = _upstream(case, output)
     known |= set(forward.alive()) | {StorageWeakRef(upstream.untyped_storage()).cdata}
     backward = Trace(known)
-    with (
-        _stage("backward", record),
-        backward,
-        _replaced(torch.autograd.grad, _grad_within),
-        _replaced(torch.autograd.backward, _backward_within),
-    ):
+    with _stage("backward", record), backward, _noted():
         _gradients(case, [output], inputs, [upstream])
     record.denied += tuple(_denied(backward, case, "backward"))
     record.largest, record.peak = (forward.largest, backward.largest), (forward.peak, backward.peak)
-    record.nested = bool(NESTED)
+    record.nested = record.nested or bool(NESTED)
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    """Note in `NESTED` the calls of torch.autograd that are made within."""
+    with _replaced(torch.autograd.grad, _grad_within), _replaced(torch.autograd.backward, _backward_within):
+        yield
 
 
 def _twin(original: Callable[..., object]) -> Callable[..., Any]:

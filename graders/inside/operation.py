@@ -110,6 +110,7 @@ class Operation:
 
     Attributes:
         source: the text of the student's cells, as `graders.judge.reading.joined` makes it; None: it is not known.
+        proves: whether cases that ask for a proof are run where operators, and autograd, are refused.
         asked: the messages so far that asked for a derivative, as they were sent.
     """
 
@@ -117,6 +118,7 @@ class Operation:
         self.ask = ask
         self.trips = 0
         self.source: str | None = None
+        self.proves = False
         self.asked: list[bytes] = []
         self._ready: dict[bytes, list[Message]] = {}
 

@@ -62,6 +62,9 @@ class Case:
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
             as what calls autograd in its own backward needs; "constant": as "grad", and in the second order the
             upstream gradient requires none, as in ``torch.autograd.functional.hessian``.
+        refuse: "operators": those of `deny` are refused where the case runs; "nothing": they are watched alone;
+            "autograd": they are refused and all of torch's own autograd, and the outputs and first-order gradients are
+            all that is looked at. Numbers that come from there were computed by what the student wrote.
         within: what a pass runs within, one of `observe.WITHIN`: "autocast" and "autocast in float16" (bfloat16
             without the name) and "no_grad" are around the forward alone, "autocast around backward" is around that.
     """
@@ -78,10 +81,13 @@ class Case:
     between: tuple[object, ...] | None = None
     how: str = "grad"
     within: str = ""
+    refuse: str = "operators"
 
     def __post_init__(self) -> None:
         if self.how not in ("grad", "backward", "constant"):
             raise ValueError(f"a case's gradients come by no way called {self.how!r}")
+        if self.refuse not in ("operators", "nothing", "autograd"):
+            raise ValueError(f"a case refuses nothing called {self.refuse!r}")
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ class Record:
         kept_bytes: what stays in memory for backward beside the arguments and the numbers of the outputs.
         kept_arguments: the arguments (by position) that are kept for backward.
         denied: operators of `Case.deny` that ran, with the pass: "aten::tanh in backward".
-        nested: whether backward called `torch.autograd`.
+        nested: whether a backward called `torch.autograd`.
         tally: what the helpers counted during the first call, its backward included, as (name, number).
         drawn: a random number drawn after the forward, which shows where that left the random stream.
         largest: the elements of the largest tensor made by forward, and by backward; arguments and their views apart.

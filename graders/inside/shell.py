@@ -26,9 +26,9 @@ from graders.inside.observe import STUDENT_ERRORS, fresh, resolve, told
 from graders.inside.operation import Responder
 from graders.inside.pristine import pristine
 from graders.inside.records import Failure
-from graders.inside.refusal import REFUSED
 from graders.inside.wire import Message, WireError, decode_message, encode
 
+PART = 500  # characters of an exception's text by which it is known again
 PIECE = 1 << 16  # characters of a stream that are sent at once
 
 
@@ -235,11 +235,18 @@ class Server:
         return frames.DONE, json.dumps({"count": self.shell.execution_count - 1}).encode()
 
     def _quiet(self, data: bytes) -> tuple[bytes, bytes]:
-        self._guarded(lambda: self._statements(data.decode()))
+        asked = json.loads(data)
+        self._guarded(lambda: self._statements(asked["code"], tuple(asked["ended"])))
         return frames.DONE, json.dumps({"count": 0}).encode()
 
-    def _statements(self, code: str) -> None:
-        """Run a cell's statements in turn until one raises; skip those that raise because of a refusal."""
+    def _statements(self, code: str, ended: tuple[str, str]) -> None:
+        """Run a cell's statements in turn up to the one that ended it elsewhere; skip others that raise.
+
+        They raise for what is refused here, or for want of what an earlier one would have made.
+
+        Args:
+            ended: the exception's name and text.
+        """
         names = self.shell.user_ns
         try:
             tree = ast.parse(self.shell.transform_cell(code))
@@ -250,7 +257,7 @@ class Server:
             try:
                 exec(compile(ast.Module([node], []), "<cell>", "exec"), names)
             except STUDENT_ERRORS as error:
-                if not (isinstance(error, RuntimeError) and REFUSED in str(error)):
+                if (type(error).__name__, told("cell", error).message[:PART]) == ended:
                     return
 
     def _ask(self, data: bytes) -> tuple[bytes, bytes]:

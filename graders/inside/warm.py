@@ -200,6 +200,8 @@ def _serve(order: Order, sock: int, say: Callable[..., None], said: int, go: int
     if order["file"] and sys.platform == "linux":
         confine.dumpable(False)  # what a test file starts shall not look into the process that started it
     refusal.forbid(order["forbid"])
+    if order["sandbox"] and refusal.without_autograd():
+        confine.no_programs()  # a fresh Python would have another torch
     confine.limit(order["memory"], order["processes"] if order["sandbox"] else None, order["disk"], order["seconds"])
     room = os.getcwd()
     os.environ.update(NBGRADER_EXECUTION="autograde", HOME=room, TMPDIR="/tmp" if order["tmp"] else room)
@@ -252,6 +254,8 @@ def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the grader, which closes the socket
     gc.disable()  # what is loaded stays
     children = Children(warm_up())
+    from graders.inside import refusal
+
     gc.freeze()  # and is shared: no collection in a kernel touches it
     gc.enable()
     control.sendall(b'{"ready": true}\n')
@@ -263,6 +267,9 @@ def _main() -> None:
         match order["do"]:
             case "start":
                 answer = children.start(order, descriptors[0], control)
+            case "no autograd":
+                refusal.forbid([refusal.AUTOGRAD])
+                answer = {}
             case "signal":
                 children.signal(order["kernel"], order["signal"])
                 answer = {}

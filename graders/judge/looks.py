@@ -215,7 +215,7 @@ def value(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
 
 
 def function(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Look whether the gradient is the author's own."""
+    """Look whether the gradient is the author's own: by the observer's word, and then by proof (`Task.find`)."""
     if not any(expected.differentiable):
         return None
     if not any(yours.differentiable):
@@ -224,6 +224,14 @@ def function(call: str, case: Case, yours: Record, expected: Record) -> Finding 
     if not yours.function:
         text = "The gradient of your output is torch's, wholly or in part (see its grad_fn); the task asks for yours."
         return _found("function", call, case, text)
+    return None
+
+
+def by_hand(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Look whether backward called autograd, by the observer's word; `Task.find` has the gradient proved besides."""
+    if yours.nested:
+        text = "Backward calls torch.autograd; write the vector-Jacobian product yourself."
+        return _found("by hand", call, case, text)
     return None
 
 
@@ -466,6 +474,9 @@ def keeps_output_alone(call: str, case: Case, yours: Record, expected: Record) -
     return keeps_nothing(call, case, yours, expected)
 
 
+# looks that go by the word of an observer beside the student's code, in cases that watch nothing too
+WORDS: frozenset[Look] = frozenset([stream, untouched])
+
 FORWARD: tuple[Look, ...] = (exists, runs, returns, shape, dtype, value)
 FIRST: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient)
 SECOND: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient, second_order)
@@ -494,6 +505,7 @@ SYMPTOMS: dict[str, Callable[[Record], tuple[object, ...]]] = {
     "stateless": lambda r: (r.interleaved, r.repeated),
     "guarded": lambda r: r.overwritten,
     "allowed": lambda r: (r.denied, r.nested),
+    "by hand": lambda r: (r.nested,),
     "keeps": lambda r: (r.kept_bytes > 0, r.kept_arguments),
     "bytes": lambda r: (r.kept_bytes,),
     "stream": lambda r: (r.drawn,),

@@ -85,6 +85,7 @@ def operation(proxy: Proxy) -> Operation:
     """Return the proxy as what `graders.judge.task` judges."""
     found = Operation(lambda message: proxy._desk.ask(proxy._path, message))
     found.source = proxy._desk.source
+    found.proves = True
     return found
 
 

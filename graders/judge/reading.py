@@ -30,6 +30,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 USUAL = {"torch": "torch", "F": "torch.nn.functional", "nn": "torch.nn", "np": "numpy", "numpy": "numpy"}
 USUAL |= {"math": "math", "plt": "matplotlib.pyplot"}  # what such a name stands for where no cell imports it
+USUAL |= {name: name for name in _words("functools operator timeit typing")} | {"mock": "unittest.mock"}
 # modules that others hold among their names: torch.nn.init.math is math
 HELD = _words("math cmath np numpy scipy sys os gc ctypes inspect importlib builtins subprocess decimal")
 
@@ -46,7 +47,10 @@ LIFTS = _words("""
     IPython.core.macro IPython.core.alias IPython.core.extensions IPython.get_ipython IPython.extensions IPython.utils
     IPython.embed IPython.start_ipython
     torch.library torch.ops torch.classes torch.utils.cpp_extension
+    pkgutil code runpy pickle _pickle typing.get_type_hints
 """)
+STATEMENTS = _words("timeit.timeit timeit.repeat timeit.Timer timeit.main")  # run the text that they are given
+GETTERS = _words("builtins.getattr operator.attrgetter operator.methodcaller")  # by a name that may be put together
 LIFTING_ATTRIBUTES = _words("""
     __globals__ __code__ __closure__ __builtins__ __subclasses__ __loader__ f_globals f_locals f_back f_builtins
     tb_frame gi_frame cr_frame cell_contents _execution_engine user_ns user_global_ns ast_transformers run_cell _ip
@@ -61,6 +65,8 @@ ELSEWHERE = _words("""
     subprocess multiprocessing concurrent.futures asyncio socket urllib http ssl pty os shutil runpy pkgutil importlib
     code pickle dill cloudpickle joblib builtins.open builtins.globals builtins.vars
 """)
+REDUCE = "functools.reduce"
+PATCHES = _words("unittest.mock.patch unittest.mock.patch.dict unittest.mock.patch.multiple unittest.mock.patch.object")
 EVERYWHERE = " That could hide what runs: it is refused in every cell."
 IN_ANSWERS = " That could hide what runs: it is refused in an answer."
 CONSTANTS = _words("pi e tau inf nan newaxis ndarray number floating integer dtype bool_ euler_gamma")
@@ -308,6 +314,16 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
                 yield Use(f"uses {name}", *_text(node))
             if node.func.id in ("setattr", "delattr") and re.match(r"(torch|builtins)\b", resolve(node.args[0]) or ""):
                 yield Use(f"changes {resolve(node.args[0])}", *_text(node))
+        if isinstance(node, ast.Call) and (path := resolve(node.func)) in (*STATEMENTS, *GETTERS, *PATCHES, REDUCE):
+            first = node.args[0] if node.args else None
+            if path in PATCHES and not isinstance(first, ast.Name | ast.Attribute | ast.Call):
+                yield Use("patches what a text names", *_text(node))  # what it names by itself is looked at anyway
+            if path in STATEMENTS and not all(_is_code(a, tree) for a in _statements(node)):
+                yield Use(f"runs a text by {path}", *_text(node))
+            if path in GETTERS and not all(_is_name(a, tree) for a in _names_got(path, node)):
+                yield Use(f"puts a name for {path.split('.')[1]} together", *_text(node))
+            if path == REDUCE and node.args and resolve(node.args[0]) in GETTERS:
+                yield Use("puts a path together by reduce(getattr, ...)", *_text(node))
         if isinstance(node, ast.Call) and any(map(_of_processes, node.args)):
             yield Use("reads /proc", *_text(node))
         if (
@@ -316,6 +332,43 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
             and _called(node.value, "globals")
         ):
             yield Use("changes globals()", *_text(node))
+
+
+def _statements(call: ast.Call) -> list[ast.expr]:
+    """Return what a call of `timeit` runs: its first two arguments, or those of these names."""
+    return [*call.args[:2], *(k.value for k in call.keywords if k.arg in ("stmt", "setup", None))]
+
+
+def _is_code(node: ast.expr, tree: ast.Module) -> bool:
+    """Return whether what is run is there to be read: a lambda, or a function of this cell."""
+    functions = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    return isinstance(node, ast.Lambda) or (isinstance(node, ast.Name) and node.id in functions)
+
+
+def _names_got(path: str, call: ast.Call) -> list[ast.expr]:
+    """Return the names by which a call gets attributes."""
+    if path == "builtins.getattr":
+        return call.args[1:2]
+    return call.args[:1] if path == "operator.methodcaller" else call.args
+
+
+def _is_name(node: ast.expr, tree: ast.Module) -> bool:
+    """Return whether a name is there to be read: a constant, or what a loop or a parameter gives, not an expression."""
+    if isinstance(node, ast.Name):
+        stored = {id(n): n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        loops = [n.target for n in ast.walk(tree) if isinstance(n, ast.For | ast.comprehension)]
+        for target in loops:
+            for part in ast.walk(target):
+                stored.pop(id(part), None)
+        given = [n for n in ast.walk(tree) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)]
+        for assigned in given:
+            for name in assigned.targets:
+                stored.pop(id(name), None)
+        return node.id not in stored.values()
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    parts = node.value.split(".")
+    return len(parts) == 1 or not any(part.startswith("_") or part in HELD for part in parts)
 
 
 def _harmless(method: str, call: ast.Call | None) -> bool:
@@ -632,14 +685,14 @@ class _Reader(ast.NodeVisitor):
         elif self._foreign(top, path) and not (
             parts[-1] in CONSTANTS or re.fullmatch(r"u?int\d+|float\d+", parts[-1])
             if call is None
-            else self._free_call(call)
+            else self._free_call(call) and top != "matplotlib"  # of which a part made of constants computes too
         ):
             self._add(f"uses {top}", shown)
 
     def _foreign(self, top: str, path: str) -> bool:
         if self.forbids.numbers and top in ("math", "cmath", "decimal", "statistics", "fractions"):
             return True
-        return self.forbids.foreign and top not in ("torch", "matplotlib", "", *sys.stdlib_module_names)
+        return self.forbids.foreign and top not in ("torch", "", *sys.stdlib_module_names)
 
     def _free_call(self, call: ast.Call) -> bool:
         return all(map(self._free, [*call.args, *(k.value for k in call.keywords)]))

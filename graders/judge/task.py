@@ -13,6 +13,7 @@ from torch import Tensor
 from graders.inside.operation import Operation, OperationError, local
 from graders.inside.pristine import pristine
 from graders.inside.records import Case, Record
+from graders.inside.refusal import REFUSED
 from graders.inside.wire import WireError
 from graders.judge.draw import (  # noqa: F401 (the sets take them from here)
     BRAIN,
@@ -24,7 +25,19 @@ from graders.judge.draw import (  # noqa: F401 (the sets take them from here)
     Draw,
     operators,
 )
-from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, allowed, first_finding, same_behaviour
+from graders.judge.looks import (
+    OBSERVED,
+    SYMPTOMS,
+    WORDS,
+    Finding,
+    Forbids,
+    Look,
+    allowed,
+    by_hand,
+    first_finding,
+    function,
+    same_behaviour,
+)
 from graders.judge.reading import forbidden
 from graders.judge.verdict import Verdict
 
@@ -32,6 +45,7 @@ NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends 
 # what torch's gradcheck raises, including for results of the wrong type or shape
 REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, AttributeError)
 W = TypeVar("W", bound=type[Any] | Callable[..., Any])  # a class with ``apply``, or a function
+NOT_OWN = "Where torch's own autograd is switched off, your solution does not give the right numbers."
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
 
 
@@ -166,8 +180,61 @@ class Task:
     def find(self, check: Check, operation: Operation, seed: int) -> Finding | None:
         """Return what the check finds wrong first, or None."""
         cases, expected = self._expected(check, seed)
-        finding = self._find(check, cases, operation.observe(cases), expected)
-        return finding or self._gradcheck(check, operation, seed) or self._source(check, cases, operation.source)
+        proof = self._proves(check, cases) and operation.proves
+        yours = self._seen(check, cases, operation)
+        finding = self._find(check, cases, yours, expected) or self._gradcheck(check, operation, seed)
+        if proof and finding is None:
+            finding = self._proof(check, cases, yours, expected, operation, self._denied(seed))
+        return finding or self._source(check, cases, operation.source)
+
+    def _proves(self, check: Check, cases: list[Case]) -> bool:
+        """Return whether a check's numbers must come out where autograd, and what the task denies, is refused."""
+        without = self.forbids is not None and self.forbids.backward
+        return without and (function in check.looks or any(c.deny for c in cases))
+
+    def _seen(self, check: Check, cases: list[Case], operation: Operation) -> list[Record]:
+        """Return what is seen of the cases; where numbers prove what is forbidden, that only explains."""
+        proof = self._proves(check, cases) and operation.proves
+        return operation.observe([replace(c, refuse="nothing") for c in cases] if proof else cases)
+
+    @cache  # noqa: B019
+    def _denied(self, seed: int) -> tuple[str, ...]:
+        """Return what any case of any check denies: so all of a task can be proved in one kernel."""
+        return tuple(sorted({name for c in self.checks for case in self._expected(c, seed)[0] for name in case.deny}))
+
+    def _proof(
+        self,
+        check: Check,
+        cases: list[Case],
+        yours: list[Record],
+        expected: list[Record],
+        operation: Operation,
+        denied: tuple[str, ...],
+    ) -> Finding | None:
+        """Return what is wrong with the numbers where autograd is refused; first, where all that the task denies is."""
+        finding = None
+        for wide in (True, False) if denied else (False,):
+            bare = [replace(c, watch=(), directions=None, refuse="autograd") for c in cases]
+            asked = [replace(c, deny=denied) for c in bare] if wide else bare
+            records = [_bare(*both) for both in zip(yours, operation.observe(asked), strict=True)]
+            finding = self._unproved(check, cases, records, expected)
+            if finding is None or all(a.deny == c.deny for a, c in zip(asked, cases, strict=True)):
+                break
+        return finding
+
+    def _unproved(
+        self, check: Check, cases: list[Case], records: list[Record], expected: list[Record]
+    ) -> Finding | None:
+        for record in records:
+            failure = record.failure
+            if failure and REFUSED in failure.message and self.forbids:
+                operator = failure.message.partition(REFUSED)[0].rstrip().rpartition(" ")[2]
+                text = f"{self.forbids.says} Your solution runs {operator}."
+                return Finding("allowed", text, {"ran": operator})
+        finding = self._find(check, cases, records, expected)
+        if finding is None:
+            return None
+        return Finding("by hand", f"{NOT_OWN} {finding.message}", finding.evidence)
 
     def _source(self, check: Check, cases: list[Case], source: str | None) -> Finding | None:
         """Return what the text of the submission shows of what the check forbids."""
@@ -175,7 +242,7 @@ class Task:
             return None
         if self.forbids and (allowed in check.looks or any(c.deny for c in cases)):
             forbids = self.forbids
-        elif any(c.watch for c in cases):
+        elif any(c.watch for c in cases) or WORDS.intersection(check.looks):
             forbids = OBSERVED
         else:
             return None
@@ -211,7 +278,9 @@ class Task:
         return finding.look if finding else ""
 
     def _find(self, check: Check, cases: list[Case], yours: list[Record], expected: list[Record]) -> Finding | None:
-        finding = first_finding(check.looks, self.call, list(zip(cases, yours, expected, strict=True)))
+        own = self.forbids is not None and self.forbids.backward and function in check.looks
+        looks = (*check.looks, by_hand) if own else check.looks
+        finding = first_finding(looks, self.call, list(zip(cases, yours, expected, strict=True)))
         if finding and self.forbids and (operator := finding.evidence.get("ran")):
             return replace(finding, message=f"{self.forbids.says} Your solution runs {operator}.")
         return finding
@@ -261,14 +330,27 @@ class Task:
         the other checks, and then all that was observed, may tell them apart.
         """
         others = [c for c in self.checks if c is not check]
-        yours = operation.observe(self._expected(check, seed)[0])
+        yours = self._seen(check, self._expected(check, seed)[0], operation)
         fitting = [m for m in self.mistakes if self._fits(m, check, seed, yours, [look])]
         fitting = [m for m in fitting if self._loses_by(m, check, seed) == look]
         for checks, looks in ((others, []), (self.checks, SYMPTOMS)):
             for tried in checks if len(fitting) > 1 else ():
-                yours = operation.observe(self._expected(tried, seed)[0])
+                yours = self._seen(tried, self._expected(tried, seed)[0], operation)
                 fitting = [m for m in fitting if self._fits(m, tried, seed, yours, looks)]
         return fitting[0] if len(fitting) == 1 else None
+
+
+def _bare(yours: Record, bare: Record) -> Record:
+    """Return the record with the numbers that came where autograd is refused."""
+    return replace(
+        yours,
+        failure=bare.failure,
+        kind=bare.kind,
+        outputs=bare.outputs,
+        numbers=bare.numbers,
+        grads=bare.grads,
+        drawn=yours.drawn,
+    )
 
 
 def _operation(thing: type[Any] | Callable[..., Any]) -> Callable[..., Any]:

@@ -352,7 +352,7 @@ class _Outside:
         self.saved_tensors = tensors
 
 
-@_habit("contract")
+@_habit("gradient")
 def autograd_in_backward(right: Right) -> Any:
     """Let torch differentiate forward: of floating tensors, and arguments that are no tensors."""
 

@@ -36,6 +36,7 @@ TOGETHER = (
     "Graders' modules",
     "The notebook's shell",
     "Lifting the ban",
+    "Torch's gradient",
     "The notebook file",
     "Forged replies",
     "Reading",

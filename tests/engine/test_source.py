@@ -81,6 +81,14 @@ INNOCENT = {
     "a compiled copy": "fast = torch.compile(Sigmoid.apply)",
     "repeatable": "torch.backends.cudnn.deterministic = True\ntorch.manual_seed(0)",
     "a method": "class Net(torch.nn.Module):\n    def forward(self, x):\n        return x\nprint(Net().eval())",
+    "a getter": "import operator\nprint(max([(1, 2)], key=operator.itemgetter(1)))\n"
+    "print(operator.attrgetter('shape')(torch.ones(2)))",
+    "names in a loop": "for name in ('tanh', 'relu'):\n    print(getattr(torch, name)(torch.ones(2)))",
+    "a timed call": "import timeit\nprint(timeit.timeit(lambda: Sigmoid.apply(torch.ones(9)), number=2))\n"
+    "print(timeit.default_timer())",
+    "a timed function": "from timeit import timeit\ndef act():\n    return 1\nprint(timeit(act, number=2))",
+    "a mock": "from unittest.mock import Mock, patch\nwith patch.object(Sigmoid, 'backward', Mock()):\n    pass",
+    "a reduction": "import functools\nprint(functools.reduce(lambda a, b: a + b, [1, 2]))",
     "a pattern": "import re\nre.compile('x')",
     "a first try": "import numpy as np\nclass Sigmoid:\n    def apply(x):\n        return np.exp(x)",
 }
@@ -179,7 +187,18 @@ REACHED = {
     "numpy held by a name": ("held(x)", "uses numpy"),
     "numpy of a helper": ("helper(x)", "uses numpy"),
     "numpy of a default": ("(lambda t, f=np.exp: f(t))(x)", "uses numpy"),
-    "numpy handed on": ("getattr(np, 'e' + 'xp')(x)", "uses numpy"),
+    "numpy handed on": ("(lambda o, n: getattr(o, n))(np, 'e' + 'xp')(x)", "uses numpy"),
+    "an own name put together": ("getattr(np, 'e' + 'xp')(x)", "puts a name for getattr together"),
+    "a name in pieces": ("name = 'ex' + 'p'; e = getattr(torch, name)(x)", "puts a name for getattr together"),
+    "a dotted path": ("operator.attrgetter('_os.sys.modules')(random)", "puts a name for attrgetter together"),
+    "a method by pieces": ("operator.methodcaller('sig' + 'moid')(x)", "puts a name for methodcaller together"),
+    "a path reduced": ("functools.reduce(getattr, ['special', 'expit'], torch)(x)", "by reduce(getattr, ...)"),
+    "a timed text": ("timeit.timeit('import math')", "runs a text by timeit.timeit"),
+    "a patched path": ("mock.patch('torch.exp')", "patches what a text names"),
+    "type hints": ("typing.get_type_hints(x)['a']", "uses typing.get_type_hints"),
+    "matplotlib": ("matplotlib.scale.LogisticTransform('mask').transform_non_affine(x)", "uses matplotlib"),
+    "gammaincc": ("torch.special.gammaincc(torch.ones_like(x), x)", "uses torch.special.gammaincc"),
+    "ctc loss": ("torch.nn.functional.ctc_loss(x, x, x, x)", "ctc_loss"),
     "numpy imported inside": ("__import__('numpy').exp(x)", "uses __import__"),
     "its numbers": ("torch.as_tensor(1 / (1 + 2.718 ** -x.numpy()))", "hands its numbers to numpy"),
     "scipy": ("special.expit(x)", "uses scipy"),
@@ -208,6 +227,8 @@ REACHED = {
     "names of the notebook": ("globals()['e' + 'xp'](x)", "uses globals"),
 }
 BEFORE = """
+import functools, operator, random, timeit, typing, matplotlib.scale
+from unittest import mock
 import torch, math, cmath, decimal, subprocess
 import numpy as np, numpy as n
 from numpy import *

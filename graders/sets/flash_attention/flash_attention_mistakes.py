@@ -354,7 +354,7 @@ def saves_float32_copies(ctx, q, k, v, o, lse):
 
 
 @wrong.backward(
-    "memory",
+    "gradient",
     "Your backward asks torch.autograd for the gradient, of a tile or of all of them (of which autograd then keeps "
     "the whole matrix, and more). The task is to write the vector-Jacobian product yourself.",
 )

@@ -535,7 +535,7 @@ def by_symmetry(ctx, x, g):
 
 
 @wrong.backward(
-    "contract",
+    "gradient",
     "Your backward calls torch.autograd on a second run of the loop. The numbers are right; the task is to write the "
     "derivative yourself, by a recurrence.",
 )

@@ -32,6 +32,8 @@ _NAMES = """
     special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
     special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_bessel_j0 special_bessel_j1
     special_bessel_y0 special_bessel_y1 special_spherical_bessel_j0 special_airy_ai special_zeta
+    igamma igammac _ctc_loss _sparse_softmax _sparse_log_softmax _sparse_softmax_backward_data
+    _sparse_log_softmax_backward_data
     _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu
     _scaled_dot_product_efficient_attention _scaled_dot_product_attention_math _thnn_fused_lstm_cell _thnn_fused_gru_cell
 """
@@ -48,7 +50,7 @@ FORBIDS = look.Forbids(
         logsumexp logaddexp logaddexp2 logcumsumexp Sigmoid LogSigmoid Softplus SiLU Mish GELU GLU ELU CELU SELU Tanh Softmax
         exp2 log log2 log10 log1p xlogy xlog1py entr float_power sin cos tan sinh cosh asin acos atan atan2 asinh acosh atanh
         arcsin arccos arctan arctan2 arcsinh arccosh arctanh sinc hypot erf erfc erfcx erfinv ndtr log_ndtr ndtri
-        lgamma gammaln digamma polygamma i0 i0e i1 i1e matrix_exp scaled_dot_product_attention binary_cross_entropy_with_logits
+        lgamma gammaln digamma polygamma gammainc gammaincc igamma igammac ctc_loss CTCLoss i0 i0e i1 i1e matrix_exp scaled_dot_product_attention binary_cross_entropy_with_logits
     """,
     foreign=True,
     numbers=True,
@@ -547,7 +549,7 @@ def builtin_in_backward(x, g):
 
 
 @task.mistake(
-    "allowed",
+    "gradient",
     "Your backward lets torch.autograd differentiate forward. The task is to write the vector-Jacobian product yourself: "
     "g y (1 - y).",
 )

@@ -80,6 +80,8 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     "odd-end": 0,
     "closed-by-collector": 0,
     # and where a check looks inside their process
+    "hidden-name": 5,
+    "hidden-foreach": 5,
     "kept-before": 5,
     "popped-mode": 5,
     "disabled-dispatch": 5,
