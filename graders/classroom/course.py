@@ -158,7 +158,7 @@ def _check_gradebook(db_url: str) -> None:
     tables, version = _sqlite(Path(database)) if url.get_backend_name() == "sqlite" else _server(url)
     if tables and not version:
         name = Path(database).name if url.get_backend_name() == "sqlite" else f"the database {database!r}"
-        raise CourseError(f"{name} is half made (no alembic version): move it away, and grading makes a new one")
+        raise CourseError(f"{name} is incomplete (no alembic version): move it away, and grading creates a new one")
 
 
 def _sqlite(path: Path) -> tuple[set[str], object]:

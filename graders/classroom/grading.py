@@ -82,7 +82,7 @@ class Grading:
         progress("")
         lines = named + sum(map(len, faults.values()))
         parts = [f"{graded + kept} of {len(plan)} submissions graded in {clock(time.monotonic() - start)}"]
-        parts += [f"{kept} of them before"] if kept else []
+        parts += [f"{kept} of them earlier"] if kept else []
         parts += [f"{lines} fault{'s' * (lines != 1)} above"] if lines else []
         print(f"{self.assignment}: {', '.join(parts)}.")
         return faults
@@ -138,7 +138,7 @@ def with_earlier(problems: list[Problem], score: float | None) -> list[Problem]:
     at = next((number for number, problem in enumerate(problems) if problem.fatal), None)
     if score is None or at is None:
         return problems
-    remedy = f"{problems[at].remedy} Until then the score of what was graded before stays, {score:g}."
+    remedy = f"{problems[at].remedy} Until then the score of the file graded earlier stands: {score:g}."
     return [*problems[:at], replace(problems[at], remedy=remedy), *problems[at + 1 :]]
 
 
@@ -152,7 +152,7 @@ def _not_executed(file: str, error: BaseException) -> Problem:
 
 def _not_recorded(file: str, error: Exception) -> Problem:
     first = (str(error).strip() or "no reason given").splitlines()[0]
-    remedy = "It is not graded: look into it with --verbose, and run the same command again."
+    remedy = "It is not graded: run the same command again, with --verbose to see why it failed."
     what = f"could not be recorded ({type(error).__name__}: {first})"
     return Problem(Code.NOT_RECORDED, file, what, remedy, fatal=True)
 

@@ -87,15 +87,15 @@ class TrustedExecute(NbGraderPreprocessor):
     timeout = Integer(Settings.cell_time, help="Seconds for one cell.").tag(config=True)
     notebook_timeout = Integer(Settings.notebook_time, help="Seconds for all cells of a notebook.").tag(config=True)
     max_output = Integer(Settings.max_output, help="Characters of output kept per cell.").tag(config=True)
-    memory = Integer(Settings.memory, help="Bytes that a process of a notebook may take.").tag(config=True)
+    memory = Integer(Settings.memory, help="Bytes of memory that each process of a notebook may use.").tag(config=True)
     processes = Integer(Settings.processes, help="Processes and threads of a notebook at a time.").tag(config=True)
     disk = Integer(Settings.disk, help="Bytes of files that a notebook may write.").tag(config=True)
     seed = Integer(Settings.seed, help="Seed of the hidden inputs.").tag(config=True)
-    figures = Bool(False, help="Run locked cells that only draw (plot_...): half of the time.").tag(config=True)
+    figures = Bool(False, help="Run locked cells that only draw (plot_...); it doubles the time.").tag(config=True)
     sandbox = Enum(
         ("required", "off"),
         "required",
-        help="'off': go on without a sandbox. What is handed in can then do all that you can.",
+        help="'off': grade without a sandbox. Submitted code can then do everything that you can.",
     ).tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:

@@ -59,7 +59,7 @@ def _limit_problems(file: str, name: str, event: Event) -> list[Problem]:
     if event.name == CELL_TIME:
         return [Problem(Code.CELL_TIME, file, f"{name} {event.did}", "Look for an endless loop.")]
     what = f"the kernel died in {name}"
-    remedy = "What ran before keeps its points; look for exit or memory."
+    remedy = "Cells that ran before keep their points; look for a call of exit or for too much memory."
     return [Problem(Code.KERNEL_DIED, file, what, remedy)]
 
 

@@ -185,7 +185,7 @@ def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str
     except OSError as error:
         return [unreadable_folder(inside, error)]
     if len(files) > MAX_FILES:
-        what, remedy = f"holds more than {MAX_FILES} files", f"Keep {', '.join(wanted)}, and no other."
+        what, remedy = f"holds more than {MAX_FILES} files", f"Keep only {', '.join(wanted)}."
         return [Problem(Code.TOO_MANY_FILES, inside, what, remedy, fatal=True)]
     problems: list[Problem] = []
     others = []
@@ -221,15 +221,15 @@ def misnamed(wanted: str, others: Iterable[str]) -> list[str]:
 
 def _missing(folder: Path, name: str, near: list[str], others: Iterable[str]) -> Problem:
     if len(near) == 1:
-        what = f"is missing, there is {near[0]!r} instead"
+        what = f"is missing; there is {near[0]!r} instead"
         remedy = f"Rename it, or let `{_doctor(folder)}` do so, and grade again."
         return Problem(Code.NOTEBOOK_MISNAMED, name, what, remedy, fatal=True)
     if near:
-        what = f"is missing, there are {' and '.join(map(repr, near[:3]))}"
+        what = f"is missing; there are {' and '.join(map(repr, near[:3]))}"
         remedy = f"Rename the right one to {name} and grade again."
         return Problem(Code.NOTEBOOK_MISNAMED, name, what, remedy, fatal=True)
     rest = [other for other in others if other.endswith(".ipynb")]
-    hint = f", there is {rest[0]!r}" if rest else ""
+    hint = f"; there is {rest[0]!r}" if rest else ""
     return Problem(Code.NOTEBOOK_MISSING, name, f"is missing{hint}", "Ask for it and grade again.", fatal=True)
 
 
@@ -257,7 +257,7 @@ def time_problem(folder: Path) -> Problem | None:
         read_time(path)
         return None
     remedy = f"`{_doctor(folder)}` writes one from the time of the notebook."
-    what = "is not the time at which it was handed in"
+    what = "does not contain the time of submission"
     return Problem(Code.MALFORMED_TIME, path.name, what, remedy, fatal=True)
 
 

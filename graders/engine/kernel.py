@@ -107,7 +107,7 @@ class Kernel:
         self, kind: bytes, data: bytes, seconds: float, show: Callable[[object], None] | None = None
     ) -> bytes:
         if not self.alive:
-            raise KernelGone("it had died before")
+            raise KernelGone("it had already died")
         end = monotonic() + seconds
         try:
             try:
@@ -137,6 +137,6 @@ class Kernel:
                 try:
                     show(json.loads(data))
                 except (ValueError, RecursionError):
-                    raise ChannelError("what it shows is no JSON") from None
+                    raise ChannelError("what it shows is not JSON") from None
             if monotonic() > end:
                 raise TimeoutError
