@@ -289,6 +289,8 @@ def _scores(arguments: argparse.Namespace) -> int:
         if not rows:
             raise CourseError("nothing has been graded yet: run `python -m graders grade SET`")
         print(report.table(rows, most))
+        if notes := records.notes():
+            print("", *notes, sep="\n")
         if arguments.why:
             print()
             for line in records.lines(rows):

@@ -23,6 +23,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from graders.classroom.points import differing
 from tools.notebooks import ROOT, NotebookError, faults, normalise, read, to_text, write
 
 MARKERS = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)")
@@ -82,6 +83,7 @@ def gate(source: NotebookNode, release: NotebookNode) -> Iterator[str]:
             for text, name in secret.items():
                 if text == line or (len(text) >= ANSWER_LENGTH and text in line):
                     yield f"cell {cell.id}: a line of {name} that students must not get: {text!r}"
+    yield from differing(source)
     for name, cell in graded.items():
         meta = cell.metadata.nbgrader
         if (twin := released.get(name)) is None:

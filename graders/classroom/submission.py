@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
@@ -24,7 +24,11 @@ from graders.notebook.codes import Code
 from graders.notebook.files import KEPT, no_file, read_bytes, resembles
 from graders.notebook.problem import Problem, Unreadable, printable
 
-LEFT_BEHIND = {"timestamp.txt", ".DS_Store", ".ipynb_checkpoints", "__pycache__", "submission_secret.txt", KEPT}
+TOLD = (
+    "timestamp.txt",
+    "submission_secret.txt",
+)  # files that nbgrader's exchange adds: when, and for whom the feedback is
+LEFT_BEHIND = {*TOLD, ".DS_Store", ".ipynb_checkpoints", "__pycache__", KEPT}
 MAX_FILES = 200  # files and folders of a submission
 
 
@@ -254,7 +258,10 @@ def time_problem(folder: Path) -> Problem | None:
     if not os.path.lexists(path) or (reason and reason.code is not Code.FOLDER):
         return None  # links and devices are named already
     with suppress(ValueError):
-        read_time(path)
+        time = read_time(path)
+        if time and time > datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1):
+            what, remedy = f"says {time:%Y-%m-%d %H:%M} UTC, which has not come yet", "Write the right time there."
+            return Problem(Code.FUTURE_TIME, path.name, what, remedy)
         return None
     remedy = f"`{_doctor(folder)}` writes one from the time of the notebook."
     what = "does not contain the time of submission"

@@ -112,6 +112,8 @@ class Local:
 
     def _end(self) -> None:
         processes = list((self._executor._processes or {}).values())  # from Python 3.14 on: kill_workers()
+        # Python 3.11.2, which Debian 12 has, would wait at its end until jobs are written to a pipe that nobody reads.
+        self._executor._call_queue.cancel_join_thread()  # type: ignore[attr-defined]
         for process in processes:
             process.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -172,7 +174,8 @@ class Remote:
         """
         if self._client.status != "running":
             raise PoolError(
-                f"the scheduler at {self._url} is gone: start it again, and run the same command to continue"
+                f"the scheduler at {self._url} is gone: start it again, and run the same command to continue "
+                "(without --force, which would start over)"
             )
         self._wait(once=True)
 

@@ -70,6 +70,7 @@ class Code(Enum):
     OUTSIDE_SET = "E411", "a file outside the folder of a set"
     SWAPPED_FOLDERS = "E412", "the folders of set and student swapped"
     NOT_REPAIRABLE = "E413", "the system does not allow the file to be repaired"
+    FUTURE_TIME = "E414", "a timestamp.txt with a time that has not come yet"
 
     CELL_TIME = "E501", "a cell ran longer than its limit"
     KERNEL_DIED = "E502", "the kernel died"
@@ -81,6 +82,7 @@ class Code(Enum):
     NOT_EXECUTED = "E508", "it could not be executed"
     NO_MEMORY = "E509", "not enough memory on the machine that graded it"
     NOT_RECORDED = "E510", "its grades could not be recorded"
+    SCORE_BY_HAND = "E511", "a score given by hand that differs from what the checks say"
 
     def __init__(self, number: str, meaning: str) -> None:
         self.number = number

@@ -139,7 +139,7 @@ def test_scores(course, student, score):
             "altered",
             ["test_double_value was turned into", "test_double_type occurs more than once", "test_triple_value were"],
         ),
-        ("syntax", ["cell double has a syntax error (expected ':', line 1). Its tests earn nothing."]),
+        ("syntax", ["cell double has a syntax error (expected ':', line 1). Nothing in it ran."]),
         ("own", ["cell 2 has a syntax error (incomplete input, line 1). Nothing in it ran; an answer that needs it"]),
         ("endless", ["cell triple ran longer than 4 s"]),
         ("flood", ["cell double wrote more than"]),
