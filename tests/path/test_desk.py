@@ -162,7 +162,7 @@ def test_cells_graded_by_hand_wait_for_a_score(root, here):
         nbformat.write(notebook, path)
     hand_in(root, "ada", **RIGHT, why="Because.")
     assert here(root, "grade", "tiny")[2] == ""
-    assert "1 of them before" in here(root, "grade", "tiny")[1]
+    assert "1 of them earlier" in here(root, "grade", "tiny")[1]
     _, out, err = here(root, "scores", "--why")
     assert "01_tiny: 1 submission with cells to be graded by hand: open the formgrader." in out and not err
     assert "ada  01_tiny  why: 0 of 3. Waits to be graded by hand." in out
