@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shutil import copy, rmtree
@@ -19,11 +20,12 @@ from traitlets.utils.importstring import import_item
 
 from graders.classroom.course import Course
 from graders.classroom.mark import MARK, Mark
-from graders.classroom.nbgrader_steps import TrustedExecute, save_grades
+from graders.classroom.nbgrader_steps import Grades, TrustedExecute, grades_of, save_grades
 from graders.classroom.outcome import causes, outcome_problems
 from graders.classroom.released import Released, originals
 from graders.classroom.report import Lost, check_of, why
-from graders.classroom.submission import Prepared, Submission
+from graders.classroom.submission import Prepared, Submission, not_read
+from graders.engine.errors import Overspent
 from graders.engine.outcome import take_events
 from graders.judge.verdict import shown_by
 from graders.notebook.problem import Problem
@@ -89,10 +91,10 @@ class Records:
         return marks if len(marks) == len(found) else None
 
     def _mark(self, submission: Submission, name: str) -> Mark | None:
+        path = self.course.autograded(submission) / f"{name}.ipynb"
         try:
-            data = json.loads(self.course.autograded(submission).joinpath(f"{name}.ipynb").read_bytes())
-            return Mark.of(data["metadata"][MARK])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, cut off by a kill, not ours
+            return self.course.reader.ask(_mark_in, path) if path.exists() else None
+        except (Overspent, OSError, ValueError, KeyError, TypeError, AttributeError):  # cut off by a kill, not ours
             return None
 
     def is_graded(self, prepared: Prepared) -> bool:
@@ -121,68 +123,41 @@ class Records:
             except MissingEntry:
                 return None
 
-    def record(self, prepared: Prepared, executed: dict[str, NotebookNode]) -> list[Problem]:
+    def record(self, prepared: Prepared, executed: Mapping[str, str]) -> list[Problem]:
         """Record a graded submission: one transaction a notebook, then the files, the marks in them.
 
         Args:
             prepared: the submission.
-            executed: its notebooks by name, as the engine gave them back; they are changed.
+            executed: its notebooks by name, JSON as the engine gave it back.
 
         Returns:
             What a person should know of how it ran.
+
+        Raises:
+            Overspent: a notebook cannot be read within the limits; nothing is recorded.
         """
         submission = prepared.submission
-        converter = self._converter(submission)
+        converter = _converter(self.course, submission)
         converter.run_pre_convert_hook()
         self.forget(submission)
-        marks = {}
-        for name, notebook in executed.items():
-            events = tuple(take_events(notebook))
-            found = outcome_problems(f"{name}.ipynb", notebook, events)
-            marks[name] = Mark(prepared.notebooks[name].digest, tuple(found), events)
-            executed[name], _ = self._further_steps(converter, notebook, self._resources(submission, name))
-        self._save(prepared, executed, converter)
+        ask = self.course.reader.ask
+        read = {
+            name: ask(_executed, self.course, submission, name, prepared.notebooks[name].digest, text)
+            for name, text in executed.items()
+        }
+        self._save(prepared, {name: found.grades for name, found in read.items()}, converter)
         folder = self._copy_files(submission, converter)
-        for name, notebook in executed.items():
-            notebook.metadata[MARK] = marks[name].as_data()
-            _write(folder / f"{name}.ipynb", nbformat.writes(notebook) + "\n")
+        for name, found in read.items():
+            _write(folder / f"{name}.ipynb", found.text)
         converter.set_permissions(submission.assignment, submission.student)
         converter.run_post_convert_hook()
-        return [problem for mark in marks.values() for problem in mark.problems]
+        return [problem for found in read.values() for problem in found.problems]
 
     def forget(self, submission: Submission) -> None:
         """Remove the graded notebooks of a submission; what the gradebook holds stays."""
         rmtree(self.course.autograded(submission), ignore_errors=True)
 
-    def _converter(self, submission: Submission) -> Autograde:
-        """Return nbgrader's autograde for one submission: it carries the configuration and is never started."""
-        dirs = self.course.directories(assignment_id=submission.assignment, student_id=submission.student)
-        converter = Autograde(coursedir=dirs, parent=self.course.app)
-        converter.notebooks = [str(submission.folder / f"{name}.ipynb") for name in submission.notebooks]
-        return converter
-
-    def _resources(self, submission: Submission, name: str) -> ResourcesDict:
-        """Return what nbgrader's steps are told of a notebook."""
-        about = {
-            "student": submission.student,
-            "assignment": submission.assignment,
-            "notebook": name,
-            "db_url": self.course.dirs.db_url,
-        }
-        return ResourcesDict(unique_key=name, output_files_dir=f"{name}_files", nbgrader=about)
-
-    def _further_steps(
-        self, converter: Autograde, notebook: NotebookNode, resources: ResourcesDict
-    ) -> tuple[NotebookNode, ResourcesDict]:
-        """Run the configured steps after the execution that are not done here: they limit and clean what is kept."""
-        for entry in converter.autograde_preprocessors:
-            kind = import_item(entry) if isinstance(entry, str) else entry
-            if not (isinstance(kind, type) and issubclass(kind, OURS)):
-                step = kind(parent=converter) if isinstance(kind, type) else kind
-                notebook, resources = step(notebook, resources)
-        return notebook, resources
-
-    def _save(self, prepared: Prepared, executed: Mapping[str, NotebookNode], converter: Autograde) -> None:
+    def _save(self, prepared: Prepared, executed: Mapping[str, Grades], converter: Autograde) -> None:
         """Save grades, comments and late penalties."""
         student, assignment = prepared.submission.student, prepared.submission.assignment
         gradebook = self._gradebook
@@ -191,9 +166,9 @@ class Records:
                 gradebook.update_or_create_student(student)
             time = {"timestamp": prepared.time} if prepared.time else {}
             submission = gradebook.update_or_create_submission(assignment, student, **time)
-            for name, notebook in executed.items():
+            for name, grades in executed.items():
                 row = gradebook.find_submission_notebook(name, assignment, student)
-                save_grades(gradebook, row, notebook)
+                save_grades(gradebook, row, grades)
                 row.late_submission_penalty = self._late_penalty(converter, row, student, submission.total_seconds_late)
                 gradebook.db.commit()
         except BaseException:
@@ -231,8 +206,7 @@ class Records:
 
     def notebook(self, submission: Submission, name: str) -> NotebookNode:
         """Return a submission's notebook after grading."""
-        text = self.course.autograded(submission).joinpath(f"{name}.ipynb").read_text(encoding="utf-8")
-        return rejoin_lines(nbformat.reads(text, as_version=4))
+        return _notebook_in(self.course.autograded(submission) / f"{name}.ipynb")
 
     def scores(self) -> tuple[dict[str, dict[str, float | None]], dict[str, float]]:
         """Return the score by student and assignment (None: not graded), and what each assignment is worth."""
@@ -267,22 +241,108 @@ class Records:
         submission = self.course.submission(student, assignment)
         found = []
         for name in submission.notebooks:
-            notebook, mark = self.notebook(submission, name), self._mark(submission, name)
-            blamed = causes(notebook, mark.events if mark else ())
+            path = self.course.autograded(submission) / f"{name}.ipynb"
             with self._reading() as gradebook:
                 grades = {g.name: g for g in gradebook.find_submission_notebook(name, assignment, student).grades}
-                tasks = [cell.metadata.nbgrader.grade_id for cell in filter(is_solution, notebook.cells)]
-                for cell in filter(is_grade, notebook.cells):
-                    grade = grades[cell.metadata.nbgrader.grade_id]
-                    if grade.score < grade.max_score:
-                        verdict = shown_by(cell.outputs)
-                        task, check = check_of(grade.name, verdict, tasks)
-                        message = why(cell)
-                        if task in blamed and (verdict is None or verdict.look == "exists"):
-                            message = f"{message.rstrip('.')}. {blamed[task]}"
-                        points = grade.score, grade.max_score
-                        found.append(Lost(student, assignment, f"{task} {check}", *points, message))
+                try:
+                    said = self.course.reader.ask(_messages_in, path)
+                except Exception as error:  # the others have their lines
+                    said = {cell: ("its notebook", str(not_read(path.name, error))) for cell in list(grades)[:1]}
+                for cell, (check, message) in said.items():
+                    points = grades[cell].score, grades[cell].max_score
+                    if points[0] < points[1]:
+                        found.append(Lost(student, assignment, check, *points, message))
         return found
+
+
+def _converter(course: Course, submission: Submission) -> Autograde:
+    """Return nbgrader's autograde for one submission: it carries the configuration and is never started."""
+    dirs = course.directories(assignment_id=submission.assignment, student_id=submission.student)
+    converter = Autograde(coursedir=dirs, parent=course.app)
+    converter.notebooks = [str(submission.folder / f"{name}.ipynb") for name in submission.notebooks]
+    return converter
+
+
+# --- what is read of graded notebooks, in the reader's process ---
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What is kept of an executed notebook.
+
+    Args:
+        grades: what it earned.
+        problems: what a person should know of how it ran.
+        text: the notebook with its mark, as the file in ``autograded/`` has it.
+    """
+
+    grades: Grades
+    problems: tuple[Problem, ...]
+    text: str
+
+
+def _executed(course: Course, submission: Submission, name: str, digest: str, text: str) -> Executed:
+    """Read an executed notebook.
+
+    Args:
+        course: with the steps that are configured for it.
+        submission: whose notebook it is.
+        name: the notebook's.
+        digest: of the file that was executed.
+        text: JSON, as the engine gave it back.
+    """
+    notebook = nbformat.reads(text, as_version=4)
+    events = tuple(take_events(notebook))
+    mark = Mark(digest, tuple(outcome_problems(f"{name}.ipynb", notebook, events)), events)
+    about = {
+        "student": submission.student,
+        "assignment": submission.assignment,
+        "notebook": name,
+        "db_url": course.dirs.db_url,
+    }
+    resources = ResourcesDict(unique_key=name, output_files_dir=f"{name}_files", nbgrader=about)
+    notebook = _further_steps(_converter(course, submission), notebook, resources)
+    grades = grades_of(notebook)
+    notebook.metadata[MARK] = mark.as_data()
+    return Executed(grades, mark.problems, nbformat.writes(notebook) + "\n")
+
+
+def _further_steps(converter: Autograde, notebook: NotebookNode, resources: ResourcesDict) -> NotebookNode:
+    """Run the configured steps after the execution that are not done here: they limit and clean what is kept."""
+    for entry in converter.autograde_preprocessors:
+        kind = import_item(entry) if isinstance(entry, str) else entry
+        if not (isinstance(kind, type) and issubclass(kind, OURS)):
+            step = kind(parent=converter) if isinstance(kind, type) else kind
+            notebook, resources = step(notebook, resources)
+    return notebook
+
+
+def _mark_in(path: Path) -> Mark | None:
+    """Return the mark of a graded notebook; one that is not ours raises what it likes."""
+    return Mark.of(json.loads(path.read_bytes())["metadata"][MARK])
+
+
+def _notebook_in(path: Path) -> NotebookNode:
+    return rejoin_lines(nbformat.reads(path.read_text(encoding="utf-8"), as_version=4))
+
+
+def _messages_in(path: Path) -> dict[str, tuple[str, str]]:
+    """Return what each test cell of a graded notebook is about, in words, and says of its points, by its grade_id."""
+    notebook = _notebook_in(path)
+    try:
+        mark = _mark_in(path)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        mark = None
+    blamed = causes(notebook, mark.events if mark else ())
+    tasks = [cell.metadata.nbgrader.grade_id for cell in filter(is_solution, notebook.cells)]
+    found = {}
+    for cell in filter(is_grade, notebook.cells):
+        name, verdict, message = cell.metadata.nbgrader.grade_id, shown_by(cell.outputs), why(cell)
+        task, check = check_of(name, verdict, tasks)
+        if task in blamed and (verdict is None or verdict.look == "exists"):
+            message = f"{message.rstrip('.')}. {blamed[task]}"
+        found[name] = f"{task} {check}", message
+    return found
 
 
 def _write(path: Path, text: str) -> None:

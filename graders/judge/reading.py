@@ -24,7 +24,7 @@ SEPARATOR, LOCKED = "\0", "\1"  # between cells, and before a locked one
 MAX_TEXT = 1_000_000  # characters
 MAX_MAGICS = 50  # lines of a cell: IPython reads the whole cell anew for each
 MAX_REREAD = 200_000  # characters that it reads so, all together: two seconds
-MAX_STEPS = 500_000  # of one reading: what a name or an expression stands for is asked so often; an answer needs 1,000
+MAX_STEPS = 100_000  # of one reading: what a name or an expression stands for is asked so often; answers need 1,000
 MAX_PATH = 500  # characters of a full name
 
 

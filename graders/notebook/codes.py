@@ -70,6 +70,7 @@ class Code(Enum):
     OUTSIDE_SET = "E411", "a file outside the folder of a set"
     SWAPPED_FOLDERS = "E412", "the folders of set and student swapped"
     NOT_REPAIRABLE = "E413", "the system does not let the file be repaired"
+    NOT_READ = "E420", "reading it takes more time or memory than the limit"
 
     CELL_TIME = "E501", "a cell ran longer than its limit"
     KERNEL_DIED = "E502", "the kernel died"

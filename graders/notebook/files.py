@@ -88,7 +88,10 @@ def resembles(wanted: str, name: str) -> bool:
     """Return whether ``name`` is how a browser, a system or a hand would have altered the file name ``wanted``."""
     stem = re.sub(r"(?i)(\.ipynb)?(\.(txt|json))?$", "", name.strip(), count=1)
     ends = re.search(r"(?i)\.ipynb(\.txt|\.json)?$|\.json$", name.strip())
-    return bool(ends) and _COPY.sub("", " ".join(stem.split())).strip().casefold() == wanted.removesuffix(".ipynb").casefold()
+    return (
+        bool(ends)
+        and _COPY.sub("", " ".join(stem.split())).strip().casefold() == wanted.removesuffix(".ipynb").casefold()
+    )
 
 
 def keep(path: Path, root: Path) -> Path:
