@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -247,6 +247,8 @@ def _grade(arguments: argparse.Namespace) -> int:
         at_end.enter_context(alone(course.source(assignment)))
         with phase("start: registering"):
             course.register(assignment)  # while the warm parent loads
+        course.reader.start()  # before there are threads
+        at_end.callback(course.close)
         workers = arguments.workers or cores()
         crew = at_end.enter_context(pool.hired(settings, workers, arguments.scheduler, say))
         faults = Grading(course, assignment, crew, settings).grade(students, arguments.force, len(strays))
@@ -273,7 +275,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     with _loading():
         from graders.classroom.checkup import checkup
         from graders.classroom.course import Course
-    return checkup(Course(Path.cwd(), arguments.verbose), arguments.path, arguments.dry_run)
+    with closing(Course(Path.cwd(), arguments.verbose)) as course:
+        return checkup(course, arguments.path, arguments.dry_run)
 
 
 def _scores(arguments: argparse.Namespace) -> int:
@@ -281,7 +284,7 @@ def _scores(arguments: argparse.Namespace) -> int:
         from graders.classroom import report
         from graders.classroom.course import Course
         from graders.classroom.gradebook import Records
-    with Records(Course(Path.cwd(), arguments.verbose, arguments.db)) as records:
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         rows, most = records.scores()
         if arguments.csv:
             print(report.as_csv(rows, most), end="")
@@ -311,6 +314,8 @@ def _sample(arguments: argparse.Namespace) -> int:
         if early:
             run.provide(early)
         course = Course(Path.cwd(), arguments.verbose)
+        course.reader.start()  # before there are threads
+        at_end.callback(course.close)
         settings = course.settings
         try:
             with pool.hired(settings, cores(), None, say) as crew:

@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from graders.classroom.errors import CourseError
 from graders.classroom.nbgrader_steps import TrustedExecute
 from graders.classroom.points import differing
+from graders.classroom.reader import Reader
 from graders.classroom.submission import Submission
 from graders.engine.job import Settings
 from graders.notebook.problem import printable
@@ -60,6 +61,11 @@ class Course:
         if db:
             self.dirs.db_url = db
         _check_gradebook(self.dirs.db_url)
+        self.reader = Reader(self)  # of all that students wrote
+
+    def close(self) -> None:
+        """End what it started."""
+        self.reader.close()
 
     @property
     def settings(self) -> Settings:

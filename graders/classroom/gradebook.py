@@ -8,32 +8,26 @@ from functools import cached_property
 from pathlib import Path
 from shutil import copy, rmtree
 
-import nbformat
-from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
-from nbformat.v4.rwbase import rejoin_lines
 from nbgrader.api import BaseCell, Grade, Gradebook, InvalidEntry, MissingEntry, SubmittedAssignment, SubmittedNotebook
 from nbgrader.converters import Autograde
-from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, Execute, SaveAutoGrades
-from nbgrader.utils import find_all_files, is_grade, is_solution
+from nbgrader.preprocessors import AssignLatePenalties
+from nbgrader.utils import find_all_files
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-from traitlets.utils.importstring import import_item
 
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
-from graders.classroom.mark import MARK, Mark
-from graders.classroom.nbgrader_steps import TrustedExecute, save_grades
-from graders.classroom.outcome import causes, outcome_problems
+from graders.classroom.graded import converter_of, mark_in, messages_in, notebook_in, read_executed
+from graders.classroom.mark import Mark
+from graders.classroom.nbgrader_steps import Grades, save_grades
 from graders.classroom.released import Released, originals
-from graders.classroom.report import Lost, check_of, why
-from graders.classroom.submission import TOLD, Prepared, Submission
-from graders.engine.outcome import take_events
-from graders.judge.verdict import shown_by
+from graders.classroom.report import Lost
+from graders.classroom.submission import TOLD, Prepared, Submission, not_read
+from graders.engine.errors import Overspent
 from graders.notebook.codes import Code
 from graders.notebook.files import read_bytes
 from graders.notebook.problem import Problem, Unreadable, printable
 
-OURS = (Execute, TrustedExecute, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata)  # steps that are done here
 GO_ON = "what was graded before is kept; put that right, and the same command, without --force, goes on from there"
 MAX_TOLD = 1000  # bytes of a file of the exchange: a time, or a secret of 128 letters
 
@@ -115,10 +109,10 @@ class Records:
         return marks if len(marks) == len(found) else None
 
     def _mark(self, submission: Submission, name: str) -> Mark | None:
+        path = self.course.autograded(submission) / f"{name}.ipynb"
         try:
-            data = json.loads(self.course.autograded(submission).joinpath(f"{name}.ipynb").read_bytes())
-            return Mark.of(data["metadata"][MARK])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, cut off by a kill, not ours
+            return self.course.reader.ask(mark_in, path) if path.exists() else None
+        except (Overspent, OSError, ValueError, KeyError, TypeError, AttributeError):  # cut off by a kill, not ours
             return None
 
     def is_graded(self, prepared: Prepared) -> bool:
@@ -154,45 +148,44 @@ class Records:
                 self._copy_told(submission)
             for notebook in row.notebooks:
                 late = row.total_seconds_late
-                penalty = self._late_penalty(self._converter(submission), notebook, submission.student, late)
+                penalty = self._late_penalty(converter_of(self.course, submission), notebook, submission.student, late)
                 if (notebook.late_submission_penalty or 0) != (penalty or 0):
                     notebook.late_submission_penalty = penalty
             if gradebook.db.dirty:
                 gradebook.db.commit()
 
-    def record(self, prepared: Prepared, executed: dict[str, NotebookNode], judged: Mapping[str, str]) -> list[Problem]:
+    def record(self, prepared: Prepared, executed: Mapping[str, str], judged: Mapping[str, str]) -> list[Problem]:
         """Record a graded submission: one transaction a notebook, then the files, the marks in them.
 
         Args:
             prepared: the submission.
-            executed: its notebooks by name, as the engine gave them back; they are changed.
+            executed: its notebooks by name, JSON as the engine gave it back.
             judged: the version of the checks, by notebook.
 
         Returns:
             What a person should know of how it ran.
+
+        Raises:
+            Overspent: a notebook cannot be read within the limits; nothing is recorded.
         """
         submission = prepared.submission
-        converter = self._converter(submission)
+        converter = converter_of(self.course, submission)
         converter.run_pre_convert_hook()
         before = self.marks(submission, executed) or {}
         same = all(name in before and before[name].graded == prepared.notebooks[name].digest for name in executed)
         self.forget(submission)
-        marks = {}
-        for name, notebook in executed.items():
-            events = tuple(take_events(notebook))
-            found = outcome_problems(f"{name}.ipynb", notebook, events)
-            marks[name] = Mark(prepared.notebooks[name].digest, tuple(found), events, judged[name])
-            executed[name], _ = self._further_steps(converter, notebook, self._resources(submission, name))
-        self._save(prepared, executed, converter)
+        ask = self.course.reader.ask
+        read = {
+            name: ask(read_executed, self.course, prepared, name, text, judged[name]) for name, text in executed.items()
+        }
+        self._save(prepared, {name: found.grades for name, found in read.items()}, converter)
         folder = self._copy_files(submission, converter)
-        for name, notebook in executed.items():
-            notebook.metadata[MARK] = marks[name].as_data()
-            _write(folder / f"{name}.ipynb", f"{nbformat.writes(notebook)}\n".encode())
+        for name, found in read.items():
+            _write(folder / f"{name}.ipynb", found.text.encode())
         converter.set_permissions(submission.assignment, submission.student)
         converter.run_post_convert_hook()
-        return [problem for mark in marks.values() for problem in mark.problems] + (
-            [] if same else self._by_hand(submission)
-        )
+        problems = [problem for found in read.values() for problem in found.problems]
+        return problems if same else problems + self._by_hand(submission)
 
     def _by_hand(self, submission: Submission) -> list[Problem]:
         """Return a problem for each score that a person gave an earlier file, and that still counts."""
@@ -211,35 +204,7 @@ class Records:
         """Remove the graded notebooks of a submission; what the gradebook holds stays."""
         rmtree(self.course.autograded(submission), ignore_errors=True)
 
-    def _converter(self, submission: Submission) -> Autograde:
-        """Return nbgrader's autograde for one submission: it carries the configuration and is never started."""
-        dirs = self.course.directories(assignment_id=submission.assignment, student_id=submission.student)
-        converter = Autograde(coursedir=dirs, parent=self.course.app)
-        converter.notebooks = [str(submission.folder / f"{name}.ipynb") for name in submission.notebooks]
-        return converter
-
-    def _resources(self, submission: Submission, name: str) -> ResourcesDict:
-        """Return what nbgrader's steps are told of a notebook."""
-        about = {
-            "student": submission.student,
-            "assignment": submission.assignment,
-            "notebook": name,
-            "db_url": self.course.dirs.db_url,
-        }
-        return ResourcesDict(unique_key=name, output_files_dir=f"{name}_files", nbgrader=about)
-
-    def _further_steps(
-        self, converter: Autograde, notebook: NotebookNode, resources: ResourcesDict
-    ) -> tuple[NotebookNode, ResourcesDict]:
-        """Run the configured steps after the execution that are not done here: they limit and clean what is kept."""
-        for entry in converter.autograde_preprocessors:
-            kind = import_item(entry) if isinstance(entry, str) else entry
-            if not (isinstance(kind, type) and issubclass(kind, OURS)):
-                step = kind(parent=converter) if isinstance(kind, type) else kind
-                notebook, resources = step(notebook, resources)
-        return notebook, resources
-
-    def _save(self, prepared: Prepared, executed: Mapping[str, NotebookNode], converter: Autograde) -> None:
+    def _save(self, prepared: Prepared, executed: Mapping[str, Grades], converter: Autograde) -> None:
         """Save grades, comments and late penalties."""
         student, assignment = prepared.submission.student, prepared.submission.assignment
         gradebook = self._gradebook
@@ -248,9 +213,9 @@ class Records:
                 gradebook.update_or_create_student(student)
             time = {"timestamp": prepared.time} if prepared.time else {}
             submission = gradebook.update_or_create_submission(assignment, student, **time)
-            for name, notebook in executed.items():
+            for name, grades in executed.items():
                 row = gradebook.find_submission_notebook(name, assignment, student)
-                save_grades(gradebook, row, notebook)
+                save_grades(gradebook, row, grades)
                 row.late_submission_penalty = self._late_penalty(converter, row, student, submission.total_seconds_late)
                 gradebook.db.commit()
 
@@ -289,8 +254,7 @@ class Records:
 
     def notebook(self, submission: Submission, name: str) -> NotebookNode:
         """Return a submission's notebook after grading."""
-        text = self.course.autograded(submission).joinpath(f"{name}.ipynb").read_text(encoding="utf-8")
-        return rejoin_lines(nbformat.reads(text, as_version=4))
+        return notebook_in(self.course.autograded(submission) / f"{name}.ipynb")
 
     def scores(self) -> tuple[dict[str, dict[str, float | None]], dict[str, float]]:
         """Return the score by student and assignment (None: not graded), and what each assignment is worth.
@@ -344,28 +308,22 @@ class Records:
         submission = self.course.submission(student, assignment)
         found = []
         for name in submission.notebooks:
-            notebook, mark = self.notebook(submission, name), self._mark(submission, name)
-            blamed = causes(notebook, mark.events if mark else ())
+            path = self.course.autograded(submission) / f"{name}.ipynb"
             with self._reading() as gradebook:
                 grades = {g.name: g for g in gradebook.find_submission_notebook(name, assignment, student).grades}
-                tasks = [cell.metadata.nbgrader.grade_id for cell in filter(is_solution, notebook.cells)]
-                for cell in filter(is_grade, notebook.cells):
-                    grade = grades[cell.metadata.nbgrader.grade_id]
-                    if is_solution(cell):
-                        if grade.score < grade.max_score or grade.manual_score is None:
-                            waits = grade.manual_score is None and grade.auto_score is None
-                            message = "Waits to be graded by hand." if waits else "Graded by hand."
-                            found.append(Lost(student, assignment, grade.name, grade.score, grade.max_score, message))
-                    elif grade.score < grade.max_score:
-                        verdict = shown_by(cell.outputs)
-                        task, check = check_of(grade.name, verdict, tasks)
-                        message = why(cell)
-                        if task in blamed and (verdict is None or verdict.look == "exists"):
-                            message = f"{message.rstrip('.')}. {blamed[task]}"
-                        if grade.manual_score is not None:
-                            message = f"Given by hand; the checks say {grade.auto_score or 0:g}: {message}"
-                        points = grade.score, grade.max_score
-                        found.append(Lost(student, assignment, f"{task} {check}", *points, message))
+                try:
+                    said = self.course.reader.ask(messages_in, path)
+                except Exception as error:  # the others have their lines
+                    said = {cell: ("its notebook", str(not_read(path.name, error))) for cell in list(grades)[:1]}
+                for cell, (check, message) in said.items():
+                    grade = grades[cell]
+                    waits = grade.manual_score is None and grade.auto_score is None
+                    if not message:
+                        message = "Waits to be graded by hand." if waits else "Graded by hand."
+                    elif grade.manual_score is not None:
+                        message = f"Given by hand; the checks say {grade.auto_score or 0:g}: {message}"
+                    if waits or grade.score < grade.max_score:
+                        found.append(Lost(student, assignment, check, grade.score, grade.max_score, message))
         return found
 
 

@@ -6,16 +6,15 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nbformat import NotebookNode
-
 from graders.classroom.console import clock, overwrites, progress, say
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.gradebook import GO_ON, Records
 from graders.classroom.released import Released, job_of
-from graders.classroom.submission import Prepared, Refused, Submission, prepare
+from graders.classroom.submission import Prepared, Refused, Submission, not_read, prepare
 from graders.classroom.version import version
 from graders.engine import pool
+from graders.engine.errors import Overspent
 from graders.engine.job import Job, Settings
 from graders.engine.sandbox import NoMemory
 from graders.engine.timing import phase
@@ -106,7 +105,7 @@ class Grading:
         marks = None if force else self.records.marks(submission, submission.notebooks)
         if marks is None:
             return submission
-        found = prepare(submission, self.released)
+        found = self._prepare(submission)
         if isinstance(found, Refused) or not self.records.is_graded(found):
             return found
         self.records.settle(found)
@@ -114,11 +113,18 @@ class Grading:
         earlier = any(mark.judged != self.judged[name] for name, mark in marks.items())
         return Kept(submission, (*found.problems, *ran), earlier)
 
+    def _prepare(self, submission: Submission) -> Prepared | Refused:
+        try:
+            return self.course.reader.ask(prepare, submission, self.released)
+        except Exception as error:  # whatever a student wrote: the others are graded
+            self.course.app.log.info(traceback.format_exc())
+            return Refused(submission, (not_read(f"{submission.folder.name}/", error),))
+
     def _work(self, plan: Sequence[Outcome | Submission]) -> Iterator[tuple[Outcome, list[Job]]]:
         """Yield each submission with what has to be executed of it; it is read only now, if it was not before."""
         for step in plan:
             with phase("submission: reading"):
-                outcome = prepare(step, self.released) if isinstance(step, Submission) else step
+                outcome = self._prepare(step) if isinstance(step, Submission) else step
                 yield outcome, self._jobs(outcome)
 
     def _jobs(self, outcome: Outcome) -> list[Job]:
@@ -134,7 +140,7 @@ class Grading:
             return problems
         if isinstance(outcome, Refused):
             return with_earlier(problems, self.records.score(outcome.submission))
-        executed: dict[str, NotebookNode] = {}
+        executed: dict[str, str] = {}
         for name, result in zip(outcome.notebooks, results, strict=True):
             if isinstance(result, BaseException):
                 self.records.forget(outcome.submission)
@@ -145,6 +151,9 @@ class Grading:
             return problems + self.records.record(outcome, executed, self.judged)
         except CourseError:
             raise
+        except Overspent as error:
+            self.records.forget(outcome.submission)
+            return [*problems, not_read(f"{next(iter(executed))}.ipynb", error)]
         except Exception as error:  # of the database, of the disk, of a configured step: the others are graded
             if isinstance(error, OSError) and error.errno in FOR_ALL:
                 where = printable(error.filename or "autograded/")
@@ -164,6 +173,8 @@ def with_earlier(problems: list[Problem], score: float | None) -> list[Problem]:
 
 
 def _not_executed(file: str, error: BaseException) -> Problem:
+    if isinstance(error, Overspent):
+        return not_read(file, error)
     if isinstance(error, NoMemory):
         remedy = "free some memory on the machine that graded it, use fewer --workers, and run it again."
         return Problem(Code.NO_MEMORY, file, str(error), f"It is not graded: {remedy}", fatal=True)

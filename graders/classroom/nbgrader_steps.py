@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -141,25 +143,47 @@ class SaveGrades(SaveAutoGrades):
         about = resources["nbgrader"]
         with Gradebook(about["db_url"]) as gradebook:
             row = gradebook.find_submission_notebook(about["notebook"], about["assignment"], about["student"])
-            save_grades(gradebook, row, nb)
+            save_grades(gradebook, row, grades_of(nb))
         nb.metadata[MARK] = Mark(about["digest"], about["problems"], about["events"], about["judged"]).as_data()
         return nb, resources
 
 
-def save_grades(gradebook: Gradebook, row: SubmittedNotebook, notebook: NotebookNode) -> None:
+@dataclass(frozen=True)
+class Grades:
+    """What an executed notebook earned.
+
+    Args:
+        scores: by grade_id; None: to be graded by hand.
+        comments: nbgrader's own, by the grade_id of each answer.
+    """
+
+    scores: Mapping[str, float | None]
+    comments: Mapping[str, str | None]
+
+
+def grades_of(notebook: NotebookNode) -> Grades:
+    """Return the grades and comments of an executed notebook, as nbgrader's ``SaveAutoGrades`` finds them."""
+    scores, comments = {}, {}
+    for cell in notebook.cells:
+        if is_grade(cell):
+            scores[cell.metadata.nbgrader["grade_id"]], _ = determine_grade(cell)
+        if is_solution(cell) or is_task(cell):
+            meta = cell.metadata.nbgrader
+            untouched = meta.get("checksum") == compute_checksum(cell) and not is_task(cell)
+            comments[meta["grade_id"]] = "No response." if untouched else None
+    return Grades(scores, comments)
+
+
+def save_grades(gradebook: Gradebook, row: SubmittedNotebook, found: Grades) -> None:
     """Put the grades and comments of an executed notebook into its row, as nbgrader's ``SaveAutoGrades`` does.
 
     A manual score stays, and then the cell is to be looked at again; all is in one transaction.
     """
     grades = {grade.name: grade for grade in row.grades}
     comments = {comment.name: comment for comment in row.comments}
-    for cell in notebook.cells:
-        if is_grade(cell):
-            grade = grades[cell.metadata.nbgrader["grade_id"]]
-            grade.auto_score, _ = determine_grade(cell)
-            grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
-        if is_solution(cell) or is_task(cell):
-            meta = cell.metadata.nbgrader
-            untouched = meta.get("checksum") == compute_checksum(cell) and not is_task(cell)
-            comments[meta["grade_id"]].auto_comment = "No response." if untouched else None
+    for name, score in found.scores.items():
+        grades[name].auto_score = score
+        grades[name].needs_manual_grade = grades[name].manual_score is not None or score is None
+    for name, comment in found.comments.items():
+        comments[name].auto_comment = comment
     gradebook.db.commit()

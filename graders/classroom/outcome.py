@@ -102,8 +102,8 @@ def _did(errors: Mapping[str, str]) -> str:
 
 
 def _line(text: str) -> str:
-    text = re.sub(r"\s*\((\S+, )?line (\d+)\)", r", line \2", text)  # without the kernel's name for the cell
-    return " ".join(text.split())[:120]
+    text = " ".join(text[:1000].split())
+    return re.sub(r" ?\((\S+, )?line (\d+)\)", r", line \2", text)[:120]  # without the kernel's name for the cell
 
 
 def _missing_names(file: str, notebook: NotebookNode) -> list[Problem]:

@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 from nbgrader.utils import parse_utc
 
 from graders.classroom.released import Cells, Released, sanitise
+from graders.engine.errors import Overspent
 from graders.notebook import cells, form
 from graders.notebook.cells import Original, claimed
 from graders.notebook.codes import Code
@@ -115,6 +116,16 @@ def prepare(submission: Submission, released: Released) -> Prepared | Refused:
     if any(problem.fatal for problem in problems):
         return Refused(submission, tuple(problems))
     return Prepared(submission, ready, handed_in(submission.folder), tuple(problems))
+
+
+def not_read(name: str, error: Exception) -> Problem:
+    """Return the problem of a submission, or a file of it, that cannot be read within the limits, or at all."""
+    how = str(error) if isinstance(error, Overspent) else f"fails ({type(error).__name__}: {error})"
+    what, remedy = (
+        f"cannot be read: that {how}",
+        "Look at its text, its size and its metadata, and ask for a plain one.",
+    )
+    return Problem(Code.NOT_READ, name, what, remedy, fatal=True)
 
 
 def digest(notebook: NotebookNode, known: Cells) -> str:

@@ -10,7 +10,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.engine.job import Job
+from graders.engine.bounds import Exceeded, spending
+from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
 from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, Event, put_events
 from graders.engine.outputs import Outputs, error
@@ -30,11 +31,17 @@ CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more 
 LITTLE = 1000  # characters that a cell may always show
 Answer = TypeVar("Answer")
 AGAIN = 1.0  # seconds for a cell that has run out of time once
+JUDGING = 20  # CPU seconds that a cell may cost the grader beyond those that the cell has for itself
 RESPITE = 2.0  # seconds for a machine without memory to find some
 NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
 _warm: dict[str, Parent] = {}
 _others: list[dict[str, Parent]] = []
 _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout is one
+
+
+def judging(settings: Settings) -> int:
+    """Return how many CPU seconds of the grader's own a cell may cost: reading what it shows, judging its answers."""
+    return settings.cell_time + JUDGING
 
 
 def run(job: Job) -> str:
@@ -139,6 +146,7 @@ class Execution:
         self.room = CELLS_FULL * job.settings.max_output  # characters of output left to the notebook
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
+        self.asking = False  # whether a kernel may have more to say
         self.endless: set[int] = set()  # student cells that ran out of time
 
     def run(self) -> None:
@@ -155,7 +163,7 @@ class Execution:
                         cell.execution_count = None
                         cell.outputs = []
                         if cell.source.strip() or _id(cell) in self.tests:
-                            self._cell(cell)
+                            self._bounded(cell)
             finally:
                 with phase("kernel: end"):
                     for kernel in (self.kernel, *(kernel for kernel, _ in self.forbidding.values())):
@@ -165,7 +173,21 @@ class Execution:
         with phase("kernel: start"):
             return Kernel(self.parent, self.settings, forbid, share=self.share)
 
+    def _bounded(self, cell: NotebookNode) -> None:
+        """Run a cell; one that costs the grader too much is given up, and with it the kernel that it was asking."""
+        most = judging(self.settings)
+        try:
+            with spending(most):
+                self._cell(cell)
+        except Exceeded:
+            self._event(cell, CELL_TIME, f"took the grader more than {most} CPU seconds and was given up")
+            if self.asking:
+                for kernel in (self.kernel, *(kernel for kernel, _ in self.forbidding.values())):
+                    kernel.close()
+                self._stop(CELL_TIME, "an earlier cell was given up")
+
     def _cell(self, cell: NotebookNode) -> None:
+        self.asking = False
         if self.stopped:
             name, why = self.stopped
             self._event(cell, name, f"was not run: {why}", f"not run: {why}", ran=False)
@@ -182,6 +204,7 @@ class Execution:
                 cell.outputs = outputs.list
                 try:
                     with phase("visible checks" if str(_id(cell)).startswith(FOR_THE_EYE) else "student's cells"):
+                        self.asking = True
                         self.kernel.cell(cell.source, outputs, seconds)
                 finally:
                     self.room -= outputs.size
@@ -227,11 +250,17 @@ class Execution:
         def timed(act: Callable[[float], Answer]) -> Answer:
             nonlocal left
             start = monotonic()
+            self.asking = True
             try:
                 with phase("grade cells: asking"):
-                    return act(max(0.1, left))
+                    answer = act(max(0.1, left))
+            except Exception:
+                self.asking = False
+                raise
             finally:
                 left -= monotonic() - start
+            self.asking = False
+            return answer
 
         desk = Desk(
             ask=lambda path, message: timed(lambda s: self._ask(path, message, s)),

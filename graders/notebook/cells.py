@@ -210,7 +210,7 @@ def deleted_answers(notebook: Notebook, originals: Mapping[str, Original], file:
 def without_magics(source: str) -> str:
     """Return ``source`` with IPython's own lines, which are not Python, replaced by lines that do nothing."""
     lines = (re.sub(r"^(\s*)([%!?].*|[\w.]+\?{1,2}\s*)$", r"\1pass", line) for line in source.split("\n"))
-    return "\n".join(re.sub(r"^(\s*[\w.,\s]+=\s*)[!%].*$", r"\1None", line) for line in lines)
+    return "\n".join(re.sub(r"^([\w.,\s]+=\s*)[!%].*$", r"\1None", line) for line in lines)
 
 
 def python(source: str) -> ast.Module:

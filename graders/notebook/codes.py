@@ -71,6 +71,7 @@ class Code(Enum):
     SWAPPED_FOLDERS = "E412", "the folders of set and student swapped"
     NOT_REPAIRABLE = "E413", "the system does not allow the file to be repaired"
     FUTURE_TIME = "E414", "a timestamp.txt with a time that has not come yet"
+    NOT_READ = "E420", "reading it takes more time or memory than the limit"
 
     CELL_TIME = "E501", "a cell ran longer than its limit"
     KERNEL_DIED = "E502", "the kernel died"

@@ -131,10 +131,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return treat_all(options.path, released_sets(), options.dry_run)
 
 
+Treat = Callable[[Path, Mapping[str, Mapping[str, Original]], Path, bool], tuple[bool, list[Problem]]]
+
+
 def treat_all(
-    paths: Iterable[Path], sets: Mapping[str, Mapping[str, Original]], dry_run: bool, validate: Validate = accept
+    paths: Iterable[Path], sets: Mapping[str, Mapping[str, Original]], dry_run: bool, one: Treat = treat
 ) -> int:
-    """Examine notebooks one by one and print what is found; return the exit code."""
+    """Examine notebooks one by one and print what is found; return the exit code.
+
+    Args:
+        paths: as `notebooks_in` takes them.
+        sets: the released cells of each notebook, by its name.
+        dry_run: whether nothing is written.
+        one: does what `treat` does.
+    """
     paths = list(paths)
     if missing := [path for path in paths if not os.path.lexists(path)]:
         print(f"there is no {printable(missing[0])}", file=sys.stderr)
@@ -146,7 +156,7 @@ def treat_all(
     bad = 0
     for path in notebooks:
         try:
-            graded, problems = treat(path, sets, path.absolute().parent, dry_run, validate)
+            graded, problems = one(path, sets, path.absolute().parent, dry_run)
             for problem in problems:
                 print(line(problem, dry_run))
         except OSError as error:

@@ -18,6 +18,7 @@ from graders.classroom.gradebook import Records
 from graders.classroom.grading import Grading
 from graders.classroom.outcome import outcome_problems
 from graders.classroom.submission import prepare
+from graders.engine.errors import Overspent
 from graders.engine.job import Settings
 from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, Event, put_events
 from graders.engine.pool import Lost
@@ -241,6 +242,7 @@ FAULTS = {
     Code.OUTSIDE_SET: in_folder(lambda path: path.rename(path.parents[1] / path.name)),
     Code.SWAPPED_FOLDERS: in_place_of("01_tiny/ada"),
     Code.NOT_REPAIRABLE: not_writable,
+    Code.NOT_READ: not_graded(Overspent("takes more than it may")),
     Code.CELL_TIME: ended(event=CELL_TIME),
     Code.KERNEL_DIED: ended(event=KERNEL_DIED),
     Code.NOTEBOOK_TIME: ended(event=NOTEBOOK_TIME),
