@@ -121,6 +121,10 @@ class Share:
             with suppress(OSError):  # it may have ended meanwhile
                 (place / "cgroup.procs").write_text(str(process))
 
+    def memory(self) -> int | None:
+        """Return the bytes that all of the notebook's processes hold, their files in memory too; None: nobody says."""
+        return self._tree.memory() if self.group is None else _held(self.group)
+
     @property
     def starved(self) -> bool:
         """Whether something of the notebook was killed below its own limit, because others had the memory.
@@ -134,6 +138,16 @@ class Share:
         for place in self._places:
             with suppress(OSError):
                 place.rmdir()
+
+
+def _held(group: Path) -> int | None:
+    """Return the bytes of a control group, but for what the system keeps of files on disk; None: it does not say."""
+    for whole, cache in (("memory.usage_in_bytes", "cache"), ("memory.current", "file")):
+        with suppress(OSError, ValueError, KeyError):
+            used = int((group / whole).read_text())
+            stat = dict(map(str.split, (group / "memory.stat").read_text().splitlines()))
+            return used - (int(stat[cache]) - int(stat["shmem"]))
+    return None
 
 
 def killed(group: Path) -> int:

@@ -240,6 +240,7 @@ class Execution:
             cell_source=self._cell_source,
             source=joined((cell.source for _, cell in self._student_cells()), self.given),
             seed=self.settings.seed,
+            memory=self.share.memory,
         )
         source = self.tests[str(_id(cell))]
         cell.source = source
