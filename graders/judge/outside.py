@@ -15,7 +15,7 @@ from graders.judge.draw import Draw
 from graders.judge.looks import Finding, number, parameters, wrong_at
 
 OUTSIDE = "outside"  # the look's name
-SLACK = 4 << 20  # bytes that a process may grow by the way: lists of the allocator, pages in whole
+SLACK = 3 << 20  # bytes that a process may grow by the way: lists of the allocator, pages in whole
 TRIES = 3  # a process that holds too much is asked again: what it did for the first time is no concern of its author's
 ELEMENTS = 500  # of each gradient, at random
 UPSTREAM = 1.5

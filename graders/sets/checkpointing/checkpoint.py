@@ -205,7 +205,7 @@ task = Task(
             ],
             looks=(*CHECKPOINT, look.gradient, FREED, called, graphless),
             outside=Outside(
-                lambda d: (Helper("deep", (d.normal(32, 32) / 4,), (False,)), d.normal(3 << 13, 32)),
+                lambda d: (Helper("deep", (d.normal(32, 32) / 4,), (False,)), d.normal(1 << 14, 32)),
                 "the arguments and the output",
                 keeps=True,
             ),

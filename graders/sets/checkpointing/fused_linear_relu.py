@@ -69,7 +69,7 @@ def _edges(d: Draw) -> list[Case]:
 
 def _large(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
     """Return x, weight and bias of a layer whose output is large: even a mask of it is."""
-    return d.normal(1 << 13, 4), d.normal(640, 4), d.normal(640)
+    return d.normal(1 << 13, 4), d.normal(448, 4), d.normal(448)
 
 
 task = Task(

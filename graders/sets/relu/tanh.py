@@ -61,7 +61,7 @@ task = Task(
             why="The output is alive anyway, as the next layer's input; all else costs memory in every layer.",
             cases=lambda d: [d.case("both signs", d.sides(64), watch=("trace",))],
             looks=(*look.FIRST, look.keeps_output_alone),
-            outside=Outside(lambda d: (d.normal(3 << 19),), "the output"),
+            outside=Outside(lambda d: (d.normal(1 << 20),), "the output"),
         ),
         contract(
             1,

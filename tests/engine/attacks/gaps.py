@@ -27,6 +27,6 @@ GAPS = [
         return Honest.backward(ctx, g)
 """,
         },
-        honest=18,
+        honest=16,
     ),
 ]

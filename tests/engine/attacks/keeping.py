@@ -44,7 +44,7 @@ NAME = '"grad" + "ers.inside.operation"'
 
 def _keeps(name: str, tries: str, tanh: str) -> None:
     answers = {"Square": RIGHT, "LeakyReLU": LEAKY, "Tanh": HONEST + tanh}
-    ATTACKS.append(Attack(name, "Keeping too much", tries, answers=answers, honest=18))
+    ATTACKS.append(Attack(name, "Keeping too much", tries, answers=answers, honest=16))
 
 
 _keeps("quiet-observer", "keeps its input too, and rewrites the observer beside it so that it does not say so", f"""
