@@ -3,9 +3,11 @@
 import json
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 
+from graders.engine.clock import PATIENCE
 from graders.engine.job import Settings
 from graders.engine.memory import Share
 from graders.engine.sandbox import Parent
@@ -14,6 +16,7 @@ from graders.inside.channel import ChannelError
 from graders.inside.wire import Message, WireError, decode_message, encode
 
 GRACE = 3.0  # seconds for an interrupt to arrive
+TICK = 0.25  # seconds until the notebook's clock is looked at again
 
 
 class KernelGone(Exception):
@@ -52,6 +55,7 @@ class Kernel:
     ) -> None:
         self._warm = warm
         self._number, self._channel = warm.kernel(settings, forbid, file, share)
+        self._clock: Callable[[], float] = share.clock if share else monotonic
         self.alive = True
 
     def __enter__(self) -> "Kernel":
@@ -73,7 +77,7 @@ class Kernel:
         Args:
             source: its text.
             show: called with what it shows, as JSON values that anybody may have written.
-            seconds: how long it may take.
+            seconds: how long it may take, of its own time: see `graders.engine.clock`.
 
         Raises:
             OutOfTime, KernelGone: it did not end by itself.
@@ -108,14 +112,14 @@ class Kernel:
     ) -> bytes:
         if not self.alive:
             raise KernelGone("it had already died")
-        end = monotonic() + seconds
+        end = self._clock() + seconds
         try:
             try:
-                self._channel.send(kind, data, end)
+                self._channel.send(kind, data, monotonic() + PATIENCE * seconds)
                 return self._wait(kind, end, show)
             except TimeoutError:
                 self._warm.signal(self._number, signal.SIGINT)
-                self._wait(frames.CELL, monotonic() + GRACE, show)  # whatever ends it
+                self._wait(frames.CELL, self._clock() + GRACE, show)  # whatever ends it
         except TimeoutError:
             self.close()
             raise Stuck from None
@@ -128,7 +132,7 @@ class Kernel:
         """Return the frame that ends what `kind` began."""
         wanted = (frames.DONE,) if kind == frames.QUIET else (frames.DONE, frames.ANSWER)
         while True:
-            got, data = self._channel.receive(end)
+            got, data = self._receive(end)
             if got in wanted:
                 if got == frames.DONE and kind in (frames.ASK, frames.FILE):
                     raise ChannelError("no answer")
@@ -138,5 +142,10 @@ class Kernel:
                     show(json.loads(data))
                 except (ValueError, RecursionError):
                     raise ChannelError("what it shows is not JSON") from None
-            if monotonic() > end:
-                raise TimeoutError
+
+    def _receive(self, end: float) -> tuple[bytes, bytes]:
+        """Return the next frame, unless the clock comes to its end first."""
+        while (left := end - self._clock()) > 0:
+            with suppress(TimeoutError):
+                return self._channel.receive(monotonic() + min(left, TICK))
+        raise TimeoutError

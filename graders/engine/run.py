@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, closing, suppress
-from time import monotonic, sleep
+from time import sleep
 from typing import TypeVar
 
 import nbformat
@@ -137,11 +137,12 @@ class Execution:
         self.tests = dict(job.tests)
         self.bench = Bench(job.given, job.answers)
         self.given = frozenset(job.given)
-        self.deadline = monotonic() + job.settings.notebook_time
         self.stopped: tuple[str, str] | None = None  # the event's name, and why no further cell runs
         self.events: list[Event] = []
         self.sound = True
         self.share = parent.share(job.settings)
+        self.clock = self.share.clock
+        self.deadline = self.clock() + job.settings.notebook_time
         self.starved = ""  # the cell in which memory ran out that others had taken
         self.room = CELLS_FULL * job.settings.max_output  # characters of output left to the notebook
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
@@ -225,7 +226,7 @@ class Execution:
         except SandboxError:  # of a second kernel
             self.sound = False
             self._event(cell, KERNEL_DIED, "had no kernel", "the separate kernel for this cell did not start")
-        if not self.stopped and monotonic() > self.deadline:
+        if not self.stopped and self.clock() > self.deadline:
             self.stopped = NOTEBOOK_TIME, f"the notebook's {self.settings.notebook_time} s had run out"
 
     def _event(self, cell: NotebookNode, name: str, did: str, text: str = "", ran: bool = True) -> None:
@@ -241,7 +242,7 @@ class Execution:
             self.stopped = name, why
 
     def _left(self) -> float:
-        return max(1.0, min(self.settings.cell_time, self.deadline - monotonic()))
+        return max(1.0, min(self.settings.cell_time, self.deadline - self.clock()))
 
     def _test(self, cell: NotebookNode, seconds: float) -> None:
         """Run a grade cell on the trusted side. Its time is what it waits for the submission, all together."""
@@ -249,7 +250,7 @@ class Execution:
 
         def timed(act: Callable[[float], Answer]) -> Answer:
             nonlocal left
-            start = monotonic()
+            start = self.clock()
             self.asking = True
             try:
                 with phase("grade cells: asking"):
@@ -258,7 +259,7 @@ class Execution:
                 self.asking = False
                 raise
             finally:
-                left -= monotonic() - start
+                left -= self.clock() - start
             self.asking = False
             return answer
 
@@ -268,6 +269,7 @@ class Execution:
             cell_source=self._cell_source,
             source=joined((cell.source for _, cell in self._student_cells()), self.given),
             seed=self.settings.seed,
+            memory=self.share.memory,
         )
         source = self.tests[str(_id(cell))]
         cell.source = source
@@ -290,10 +292,10 @@ class Execution:
 
         Each class has a kernel of its own: none holds the text of another, nor how many there were.
         """
-        end = monotonic() + min(seconds, message["total"])
+        end = self.clock() + min(seconds, message["total"])
         said: list[Message] = []
         for source in message["sources"]:
-            left = max(0.1, end - monotonic())
+            left = max(0.1, end - self.clock())
             asked = message | {"sources": [source], "total": left}
             with (
                 phase("grade cells: a file's tests"),
@@ -314,13 +316,13 @@ class Execution:
         denies = {_operators(case) for case in message["cases"]} if message["do"] == "observe" else {frozenset()}
         if denies == {frozenset()}:
             return self.kernel.ask(path, message, seconds)
-        end = monotonic() + seconds
+        end = self.clock() + seconds
         records: dict[int, Record] = {}
         for deny in denies:
             chosen = [i for i, case in enumerate(message["cases"]) if _operators(case) == deny]
             asked = {"do": "observe", "cases": [message["cases"][i] for i in chosen]}
             kernel = self._forbidding(deny, end) if deny else self.kernel
-            answer = answered(asked, kernel.ask(path, asked, end - monotonic()))
+            answer = answered(asked, kernel.ask(path, asked, end - self.clock()))
             records |= dict(zip(chosen, answer["records"], strict=True))
         self._explain(path, message["cases"], records, end)
         return {"records": [records[i] for i in range(len(message["cases"]))]}
@@ -332,7 +334,7 @@ class Execution:
         kernel, first = self.forbidding[deny]
         with phase("student's cells again, forbidding"):
             for number, cell in self._student_cells(first):
-                left = max(0.1, end - monotonic())
+                left = max(0.1, end - self.clock())
                 if number in self.endless:  # what it did before its loop is done again; its time is not spent again
                     with suppress(OutOfTime):
                         kernel.quiet(cell.source, min(AGAIN, left))
@@ -347,7 +349,7 @@ class Execution:
         if not refused:
             return
         asked = {"do": "observe", "cases": [cases[i] for i in refused]}
-        answer = answered(asked, self.kernel.ask(path, asked, end - monotonic()))
+        answer = answered(asked, self.kernel.ask(path, asked, end - self.clock()))
         for (i, word), record in zip(refused.items(), answer["records"], strict=True):
             if word not in record.denied:
                 record.denied = (*record.denied, word)

@@ -134,6 +134,12 @@ def _walls(side: Path) -> list[str]:
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
+def _number(handle: int) -> int:
+    """Return the number of the process of a pidfd, -1 of one that has ended."""
+    said = Path(f"/proc/self/fdinfo/{handle}").read_text()
+    return int(next(line.split()[1] for line in said.splitlines() if line.startswith("Pid:")))
+
+
 class Parent:
     """A process that forks kernels: one after the other, or several at a time.
 
@@ -169,7 +175,7 @@ class Parent:
         return Parent(ours, self.sandbox, self._group)
 
     def share(self, settings: Settings) -> Share:
-        """Return the memory that a notebook's kernels share; close it after them."""
+        """Return what a notebook's kernels share of memory and processors; close it after them."""
         return Share(self._group, settings.memory * 3 // 2)
 
     def kernel(
@@ -181,7 +187,7 @@ class Parent:
             settings: the limits.
             forbid: what is refused in it for good: see `graders.inside.refusal`.
             file: whether it is to run a test file in place of cells.
-            share: the memory that it has together with others.
+            share: what it has together with others.
 
         Raises:
             SandboxError: it does not start.
@@ -215,7 +221,7 @@ class Parent:
             raise
         if room:
             self._rooms[answer["kernel"]] = room
-        if share:
+        if share and "process" in answer:
             share.take(answer["process"])
         return answer["kernel"], Channel(ours)
 
@@ -258,14 +264,21 @@ class Parent:
         return "it ended without a message"
 
     def _read(self) -> dict[str, Any]:
-        found = b""
-        while not found.endswith(b"\n"):
-            more = self._control.recv(1 << 16)
-            if not more:
-                raise EOFError
-            found += more
-        answer: dict[str, Any] = json.loads(found)
-        return answer
+        found, held = b"", []
+        try:
+            while not found.endswith(b"\n"):
+                more, passed, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+                held += passed
+                if not more:
+                    raise EOFError
+                found += more
+            answer: dict[str, Any] = json.loads(found)
+            if held:  # the process by a handle: its number in there is not the one that it has here
+                answer["process"] = _number(held[0])
+            return answer
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
 
 
 class WarmParent(Parent):

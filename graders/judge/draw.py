@@ -78,6 +78,10 @@ class Draw:
         """Draw standard normal numbers."""
         return torch.randn(shape, generator=self.random, dtype=DOUBLE).to(dtype)
 
+    def places(self, size: int, most: int) -> Tensor:
+        """Draw indices into so many elements."""
+        return torch.randint(size, (min(most, size),), generator=self.random)
+
     def between(self, low: float, high: float, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
         """Draw uniform numbers."""
         return (low + (high - low) * torch.rand(shape, generator=self.random, dtype=DOUBLE)).to(dtype)

@@ -25,6 +25,7 @@ from graders.judge.draw import (  # noqa: F401 (the sets take them from here)
     operators,
 )
 from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, allowed, first_finding, same_behaviour
+from graders.judge.outside import OUTSIDE, Outside, Weighed
 from graders.judge.reading import forbidden
 from graders.judge.verdict import Verdict
 
@@ -46,6 +47,7 @@ class Check:
         why: why it matters; ends a message that names no known mistake.
         cases: inputs that reach every branch.
         looks: what is looked at, in order.
+        outside: large arguments on which what is kept shows in the memory of the submission's process.
         gradcheck: arguments on which torch's gradcheck (or with `order` 2 gradgradcheck) must pass as well.
     """
 
@@ -57,6 +59,7 @@ class Check:
     looks: tuple[Look, ...]
     gradcheck: Callable[[Draw], tuple[Any, ...]] | None = None
     order: int = 1
+    outside: Outside | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class Task:
             return Verdict(self.name, check.name, check.points, check.points, message)
         mistake = (
             None
-            if finding.look in ("exists", "source")
+            if finding.look in ("exists", "source", OUTSIDE)
             else self._recognise(check, finding.look, operation, seed + FRESH)
         )
         message = (
@@ -167,7 +170,8 @@ class Task:
         """Return what the check finds wrong first, or None."""
         cases, expected = self._expected(check, seed)
         finding = self._find(check, cases, operation.observe(cases), expected)
-        return finding or self._gradcheck(check, operation, seed) or self._source(check, cases, operation.source)
+        finding = finding or self._gradcheck(check, operation, seed) or self._source(check, cases, operation.source)
+        return finding or self._outside(check, operation, seed)
 
     def _source(self, check: Check, cases: list[Case], source: str | None) -> Finding | None:
         """Return what the text of the submission shows of what the check forbids."""
@@ -231,6 +235,21 @@ class Task:
             first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(",")
             return Finding("gradcheck", f"torch.autograd.{name} refuses: {first}")
         return None
+
+    def _outside(self, check: Check, operation: Operation, seed: int) -> Finding | None:
+        """Return what the memory of the submission's process shows, whatever that says of itself."""
+        if check.outside is None or operation.memory() is None:
+            return None
+        try:
+            return check.outside.find(self.call, operation, self._weighed(check, seed))
+        except OperationError as error:
+            return Finding(OUTSIDE, f"On large arguments your code raised {error}")
+
+    @cache  # noqa: B019
+    def _weighed(self, check: Check, seed: int) -> Weighed:
+        """Return what is asked from outside, and the reference's answer."""
+        assert check.outside is not None  # it is asked for
+        return check.outside.weighed(self._draw(check, seed), self.reference)
 
     @cache  # noqa: B019
     def _rehearsal(self, check: Check, seed: int) -> list[bytes]:
