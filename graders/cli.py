@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from graders.engine.job import Settings
     from graders.engine.sandbox import WarmParent
 
+PLATFORMS = ("folders", "canvas", "moodle", "blackboard", "brightspace", "sakai", "github")
 EXIT_CODES = (
     "exit codes: 0 no problems, 1 at least one problem (each is a line on stderr), 2 usage error, 130 interrupted "
     "by Ctrl-C"
@@ -152,6 +153,19 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("collect", _collect, "copy notebooks from folders and archives into submitted/")
     sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="a folder, a notebook, a .zip or a .tar.gz")
+    sub.add_argument(
+        "--from",
+        dest="platform",
+        choices=PLATFORMS,
+        help="what the paths were downloaded from; an archive then holds a whole class, not one student's files "
+        "(folders: a class as NAME/, NAME.zip or NAME_SET.ipynb)",
+    )
+    sub.add_argument("--older", action="store_true", help="let an older file replace a newer one")
+    sub.epilog = (
+        "The outermost folder, the archive or the start of the file name is the student. If the course folder has a "
+        "students.csv (with a column id, and first_name, last_name, email, lms_user_id if known), only the students in "
+        f"it are collected. Replaced files are kept in replaced/. {EXIT_CODES}."
+    )
 
     sub = command(
         "doctor",
@@ -263,12 +277,15 @@ def _collect(arguments: argparse.Namespace) -> int:
     assignment = course.find(arguments.set)
     if missing := [str(path) for path in arguments.path if not path.exists()]:
         raise CourseError(f"there is no {', '.join(missing)}")
-    students, lines = collect(course.root, assignment, arguments.path)
-    for line in lines:
+    came = collect(course.root, assignment, arguments.path, arguments.platform, arguments.older)
+    students = sorted(came.students)
+    for line in came.left_out:
         print(line, file=sys.stderr)
+    for line in came.replaced:
+        print(line)
     names = f" ({', '.join(students)})" if students else ""
     print(f"{assignment}: {len(students)} collected into submitted/{names}")
-    return 1 if lines or not students else 0
+    return 1 if came.left_out or not students else 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
