@@ -18,6 +18,7 @@ from nbgrader.preprocessors import (
 )
 
 from graders.classroom.collect import Collector, Extractor
+from graders.classroom.export import Export
 from graders.classroom.feedback import Feedback, clean_page
 from graders.classroom.nbgrader_steps import CleanSubmission, SaveGrades, SubmissionExporter, TrustedExecute
 
@@ -66,6 +67,9 @@ c.TrustedExecute.sandbox = "required"  # "off" where there is none: what is hand
 c.GenerateFeedback.preprocessors = [GetGrades, Feedback, CSSHTMLHeaderPreprocessor]
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {"strip_files_prefix": clean_page}  # nbgrader's template does not sanitise Markdown cells
+
+# grades.csv: each field quoted where it must be, and none that a spreadsheet would compute.
+c.ExportApp.plugin_class = Export
 
 # Submissions from folders and archives: `python -m graders collect`, or `nbgrader zip_collect`.
 c.ZipCollectApp.collector_plugin = Collector

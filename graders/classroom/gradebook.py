@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from shutil import copy, rmtree
 
@@ -14,7 +14,7 @@ from nbformat.v4.rwbase import rejoin_lines
 from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
 from nbgrader.converters import Autograde
 from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, Execute, SaveAutoGrades
-from nbgrader.utils import find_all_files, is_grade, is_solution
+from nbgrader.utils import find_all_files, is_grade
 from traitlets.utils.importstring import import_item
 
 from graders.classroom.course import Course
@@ -22,11 +22,10 @@ from graders.classroom.mark import MARK, Mark
 from graders.classroom.nbgrader_steps import TrustedExecute, save_grades
 from graders.classroom.outcome import causes, outcome_problems
 from graders.classroom.released import Released, originals
-from graders.classroom.report import Lost, check_of, why
+from graders.classroom.report import Lost, checks_of, verdict_of, why
 from graders.classroom.submission import Prepared, Submission
 from graders.engine.outcome import take_events
-from graders.judge.verdict import shown_by
-from graders.notebook.problem import Problem
+from graders.notebook.problem import Problem, printable
 
 OURS = (Execute, TrustedExecute, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata)  # steps that are done here
 
@@ -40,6 +39,7 @@ class Records:
 
     def __init__(self, course: Course) -> None:
         self.course = course
+        self._known = cache(self.released)  # by set, for what is read of many students
 
     @cached_property
     def _gradebook(self) -> Gradebook:
@@ -258,7 +258,7 @@ class Records:
         for student in sorted(rows):
             for assignment, score in sorted(rows[student].items()):
                 if score is None:
-                    yield f"{student}  {assignment}  not graded"
+                    yield f"{printable(student, 60)}  {assignment}  not graded"
                 else:
                     yield from map(str, self.lost(assignment, student))
 
@@ -269,19 +269,19 @@ class Records:
         for name in submission.notebooks:
             notebook, mark = self.notebook(submission, name), self._mark(submission, name)
             blamed = causes(notebook, mark.events if mark else ())
+            checks = checks_of(self._known(assignment).cells[name])
             with self._reading() as gradebook:
                 grades = {g.name: g for g in gradebook.find_submission_notebook(name, assignment, student).grades}
-                tasks = [cell.metadata.nbgrader.grade_id for cell in filter(is_solution, notebook.cells)]
                 for cell in filter(is_grade, notebook.cells):
                     grade = grades[cell.metadata.nbgrader.grade_id]
                     if grade.score < grade.max_score:
-                        verdict = shown_by(cell.outputs)
-                        task, check = check_of(grade.name, verdict, tasks)
+                        verdict = verdict_of(cell)
+                        task, check = checks.get(grade.name, ("", grade.name))
                         message = why(cell)
                         if task in blamed and (verdict is None or verdict.look == "exists"):
                             message = f"{message.rstrip('.')}. {blamed[task]}"
                         points = grade.score, grade.max_score
-                        found.append(Lost(student, assignment, f"{task} {check}", *points, message))
+                        found.append(Lost(student, assignment, f"{task} {check}".strip(), *points, message))
         return found
 
 

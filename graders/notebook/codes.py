@@ -82,6 +82,9 @@ class Code(Enum):
     NO_MEMORY = "E509", "not enough memory on the machine that graded it"
     NOT_RECORDED = "E510", "its grades could not be recorded"
 
+    SUSPECT = "E511", "a cell reaches for what no answer needs"
+    FORGED_REPLY = "E512", "answers to the tests that cannot be read"
+
     def __init__(self, number: str, meaning: str) -> None:
         self.number = number
         self.meaning = meaning
