@@ -7,6 +7,7 @@ before that, since a sandbox takes as long to start as the imports.
 import argparse
 import gc
 import os
+import select
 import signal
 import sys
 import time
@@ -47,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             if not arguments.verbose:
                 warnings.simplefilter("ignore")
-            return arguments.run(arguments)
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+            return code
     except _NotBegun:
         print("\ngraders: interrupted before it started", file=sys.stderr)
         return 130
@@ -55,11 +58,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"\ngraders: interrupted; {_how_to_go_on(arguments)}", file=sys.stderr)
         return 130
     except (CourseError, PoolError) as error:
-        print(f"graders: {error}", file=sys.stderr)
+        print(f"graders: {printable(error, 1000)}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        if not _unread():
+            raise
+        return 141  # as a shell has it of a program that the signal of a closed pipe ended
     finally:
         if argv is None:
             gc.freeze()  # the process ends: looking for garbage once more would take a while
+
+
+def _unread() -> bool:
+    """Return whether nobody reads what is printed any more, as of `scores | head`; what is left goes nowhere then."""
+    closed = False
+    for number in (1, 2):
+        poll = select.poll()
+        poll.register(number, 0)
+        if poll.poll(0):  # POLLERR, POLLHUP: a pipe without a reader
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            closed = True
+    return closed
 
 
 def _how_to_go_on(arguments: argparse.Namespace) -> str:
@@ -233,6 +252,7 @@ def _grade(arguments: argparse.Namespace) -> int:
         if early:
             at_end.callback(early.close)
         with _loading():
+            from graders.classroom.attention import attention
             from graders.classroom.checkup import misplaced
             from graders.classroom.console import say
             from graders.classroom.course import Course
@@ -266,6 +286,11 @@ def _grade(arguments: argparse.Namespace) -> int:
         workers = arguments.workers or cores()
         crew = at_end.enter_context(pool.hired(settings, workers, arguments.scheduler, say))
         faults = Grading(course, assignment, crew, settings).grade(students, arguments.force, len(strays))
+        told = {student: list(problems) for student, problems in faults.items()}
+        for student, problem in strays:
+            told.setdefault(student, []).append(problem)
+        for line in attention(told):
+            print(line)
     return 1 if faults or strays else 0
 
 
@@ -280,10 +305,10 @@ def _collect(arguments: argparse.Namespace) -> int:
     came = collect(course.root, assignment, arguments.path, arguments.platform, arguments.older)
     students = sorted(came.students)
     for line in came.left_out:
-        print(line, file=sys.stderr)
+        print(printable(line, 1000), file=sys.stderr)
     for line in came.replaced:
-        print(line)
-    names = f" ({', '.join(students)})" if students else ""
+        print(printable(line, 1000))
+    names = f" ({', '.join(printable(student, 60) for student in students)})" if students else ""
     print(f"{assignment}: {len(students)} collected into submitted/{names}")
     return 1 if came.left_out or not students else 0
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGrader
@@ -186,9 +187,12 @@ def _check_gradebook(db_url: str) -> None:
     """Refuse a gradebook that cannot be used, and the one that nbgrader leaves when `alembic` is not found."""
     try:
         url = make_url(db_url)
-    except ArgumentError:
-        raise CourseError(f"{db_url!r} is not a database URL: sqlite:///FILE, postgresql+psycopg://...") from None
+    except (ArgumentError, ValueError):  # a port that is no number; the text may hold a password
+        forms = "sqlite:///FILE, or postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE"
+        raise CourseError(f"the gradebook's URL is not a database URL; it has the form {forms}") from None
     database = str(url.database)
+    if url.get_backend_name() == "sqlite" and not url.database:
+        raise CourseError("the gradebook's URL names no file: sqlite:///FILE")
     tables, version = _sqlite(Path(database)) if url.get_backend_name() == "sqlite" else _server(url)
     if tables and not version:
         name = Path(database).name if url.get_backend_name() == "sqlite" else f"the database {database!r}"
@@ -197,15 +201,32 @@ def _check_gradebook(db_url: str) -> None:
 
 def _sqlite(path: Path) -> tuple[set[str], object]:
     """The tables of a file, and nbgrader's version in it."""
-    if not path.exists():
+    if not _is_there(path):
         return set(), None
     try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        with sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True) as database:
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             version = "alembic_version" in tables and database.execute("SELECT * FROM alembic_version").fetchone()
     except sqlite3.DatabaseError as error:
         raise CourseError(f"{path.name} cannot be read ({error}): restore a copy of it or move it away") from None
     return tables, version
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether the gradebook is there.
+
+    Raises:
+        CourseError: it is not, and cannot be made there.
+    """
+    try:
+        if path.exists():
+            return True
+        possible = "\0" not in str(path) and path.parent.is_dir() and os.access(path.parent, os.W_OK)
+    except (OSError, ValueError):  # a name that no file can have
+        possible = False
+    if not possible:
+        raise CourseError(f"the gradebook {path} cannot be made there: its folder must exist, and be yours to write in")
+    return False
 
 
 def _server(url: URL) -> tuple[set[str], object]:
@@ -216,8 +237,11 @@ def _server(url: URL) -> tuple[set[str], object]:
             tables = set(inspect(connection).get_table_names())
             found = "alembic_version" in tables and connection.execute(text("SELECT * FROM alembic_version")).first()
         engine.dispose()
-    except (SQLAlchemyError, ImportError) as error:
+    except (SQLAlchemyError, ImportError, ValueError, TypeError) as error:
         reason = str(error).split("\n")[0][:200]
+        for secret in filter(None, [url.password, *map(str, url.query.values())]):
+            reason = reason.replace(secret, "***")
         remedy = "is the server up, and the URL postgresql+psycopg://USER:PASSWORD@HOST/DATABASE?"
-        raise CourseError(f"the gradebook at {url.render_as_string()} cannot be opened ({reason}): {remedy}") from None
+        place = url.set(query={}).render_as_string()
+        raise CourseError(f"the gradebook at {place} cannot be opened ({reason}): {remedy}") from None
     return tables, found

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from shutil import copy, rmtree
 
@@ -21,7 +21,7 @@ from graders.classroom.graded import converter_of, mark_in, messages_in, noteboo
 from graders.classroom.mark import Mark
 from graders.classroom.nbgrader_steps import Grades, save_grades
 from graders.classroom.released import Released, originals
-from graders.classroom.report import Lost
+from graders.classroom.report import Lost, checks_of
 from graders.classroom.submission import TOLD, Prepared, Submission, not_read
 from graders.engine.errors import Overspent
 from graders.notebook.codes import Code
@@ -41,6 +41,7 @@ class Records:
 
     def __init__(self, course: Course) -> None:
         self.course = course
+        self._known = cache(self.released)  # by set, for what is read of many students
 
     @cached_property
     def _gradebook(self) -> Gradebook:
@@ -296,10 +297,11 @@ class Records:
         for student in sorted(rows):
             for assignment, score in sorted(rows[student].items()):
                 if score is None:
-                    yield f"{student}  {assignment}  not graded"
+                    yield f"{printable(student, 60)}  {assignment}  not graded"
                 elif self.marks(self.course.submission(student, assignment), self.course.notebooks(assignment)) is None:
-                    folder = f"{self.course.dirs.autograded_directory}/{student}/{assignment}/"
-                    yield f"{student}  {assignment}  {score:g}; the reasons are where it was graded, in {folder}"
+                    folder = printable(f"{self.course.dirs.autograded_directory}/{student}/{assignment}/")
+                    where = f"{score:g}; the reasons are where it was graded, in {folder}"
+                    yield f"{printable(student, 60)}  {assignment}  {where}"
                 else:
                     yield from map(str, self.lost(assignment, student))
 
@@ -309,10 +311,11 @@ class Records:
         found = []
         for name in submission.notebooks:
             path = self.course.autograded(submission) / f"{name}.ipynb"
+            checks = checks_of(self._known(assignment).cells[name])
             with self._reading() as gradebook:
                 grades = {g.name: g for g in gradebook.find_submission_notebook(name, assignment, student).grades}
                 try:
-                    said = self.course.reader.ask(messages_in, path)
+                    said = self.course.reader.ask(messages_in, path, checks)
                 except Exception as error:  # the others have their lines
                     said = {cell: ("its notebook", str(not_read(path.name, error))) for cell in list(grades)[:1]}
                 for cell, (check, message) in said.items():

@@ -1,6 +1,7 @@
 """What is read of executed and of graded notebooks: students' code has written in them, so this runs in the reader."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,9 @@ from graders.classroom.course import Course
 from graders.classroom.mark import MARK, Mark
 from graders.classroom.nbgrader_steps import Grades, TrustedExecute, grades_of
 from graders.classroom.outcome import causes, outcome_problems
-from graders.classroom.report import check_of, why
+from graders.classroom.report import verdict_of, why
 from graders.classroom.submission import Prepared, Submission
 from graders.engine.outcome import take_events
-from graders.judge.verdict import shown_by
 from graders.notebook.problem import Problem
 
 OURS = (
@@ -101,10 +101,14 @@ def notebook_in(path: Path) -> NotebookNode:
     return rejoin_lines(nbformat.reads(path.read_text(encoding="utf-8"), as_version=4))
 
 
-def messages_in(path: Path) -> dict[str, tuple[str, str]]:
+def messages_in(path: Path, checks: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     """Return what each test cell of a graded notebook is about, in words, and says of its points, by its grade_id.
 
     What a person grades says nothing: "".
+
+    Args:
+        path: the notebook.
+        checks: the task and the check of each test cell.
     """
     notebook = notebook_in(path)
     try:
@@ -112,16 +116,15 @@ def messages_in(path: Path) -> dict[str, tuple[str, str]]:
     except (ValueError, KeyError, TypeError, AttributeError):
         mark = None
     blamed = causes(notebook, mark.events if mark else ())
-    tasks = [cell.metadata.nbgrader.grade_id for cell in filter(is_solution, notebook.cells)]
     found = {}
     for cell in filter(is_grade, notebook.cells):
         name = cell.metadata.nbgrader.grade_id
         if is_solution(cell):
             found[name] = name, ""
             continue
-        verdict, message = shown_by(cell.outputs), why(cell)
-        task, check = check_of(name, verdict, tasks)
+        verdict, message = verdict_of(cell), why(cell)
+        task, check = checks.get(name, ("", name))
         if task in blamed and (verdict is None or verdict.look == "exists"):
             message = f"{message.rstrip('.')}. {blamed[task]}"
-        found[name] = f"{task} {check}", message
+        found[name] = f"{task} {check}".strip(), message
     return found

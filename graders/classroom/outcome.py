@@ -1,12 +1,13 @@
 """What went wrong while a submission ran, beyond wrong answers: from the engine's events and the cells' own errors."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from nbformat import NotebookNode
 
-from graders.engine.outcome import CELL_TIME, NOTEBOOK_TIME, OUTPUT_CUT, Event
+from graders.engine.outcome import CELL_TIME, NOTEBOOK_TIME, OUTPUT_CUT, RUNNING_ON, SUSPECT, Event
+from graders.judge.verdict import REPLY, shown_by
 from graders.notebook.cells import NOT_PYTHON, bound_names, nearest, python
 from graders.notebook.codes import Code
 from graders.notebook.problem import Problem
@@ -14,7 +15,7 @@ from graders.notebook.problem import Problem
 SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 
 
-def outcome_problems(file: str, notebook: NotebookNode, events: Iterable[Event]) -> list[Problem]:
+def outcome_problems(file: str, notebook: NotebookNode, events: Sequence[Event]) -> list[Problem]:
     """Return what a person should know of how an executed notebook ran.
 
     Args:
@@ -30,7 +31,7 @@ def outcome_problems(file: str, notebook: NotebookNode, events: Iterable[Event])
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
             continue
-        limits = [event for event in happened.get(number, ()) if event.name != OUTPUT_CUT]
+        limits = [event for event in happened.get(number, ()) if event.name not in RUNNING_ON]
         for event in limits:
             if event.name != NOTEBOOK_TIME or not stopped:
                 found += _limit_problems(file, _name(cell, number), event)
@@ -41,7 +42,27 @@ def outcome_problems(file: str, notebook: NotebookNode, events: Iterable[Event])
             if event.name == OUTPUT_CUT:
                 what = f"{_name(cell, number)} {event.did}"
                 found.append(Problem(Code.OUTPUT_CUT, file, what, "The rest was cut; the points stand."))
-    return found + _missing_names(file, notebook)
+    return found + _suspicions(file, notebook, events) + _missing_names(file, notebook)
+
+
+def _suspicions(file: str, notebook: NotebookNode, events: Sequence[Event]) -> list[Problem]:
+    """Return what only a person can judge: reaching for the tests, and answers that no answer gives by itself."""
+    found = []
+    if seen := [event for event in events if event.name == SUSPECT]:
+        first, more = seen[0], len(seen) - 1
+        what = f"{_name(notebook.cells[first.cell], first.cell)} {first.did}"
+        what += f", and {more} other cell{'s' * (more > 1)} do{'es' * (more == 1)} so too" if more else ""
+        remedy = "No exercise needs it, and it may hide what runs: read it."
+        found.append(Problem(Code.SUSPECT, file, what, remedy))
+    tests = [cell for cell in notebook.cells if (cell.metadata.get("nbgrader") or {}).get("grade")]
+    forged = [test for test in tests if (verdict := shown_by(test.get("outputs", ()))) and verdict.look == REPLY]
+    if forged:
+        more = len(forged) - 1
+        what = f"the answer to {_name(forged[0], 0)} could not be read"
+        what += f", nor could {more} more" if more else ""
+        remedy = "It earns nothing there: look for code that writes to the channel of the tests."
+        found.append(Problem(Code.FORGED_REPLY, file, what, remedy))
+    return found
 
 
 def _name(cell: NotebookNode, number: int) -> str:
@@ -78,7 +99,7 @@ def _error_problems(file: str, name: str, cell: NotebookNode) -> list[Problem]:
 
 def causes(notebook: NotebookNode, events: Iterable[Event]) -> dict[str, str]:
     """Return why an answer cell did not define what its tests need, by its grade_id: a limit, or its syntax."""
-    at = {event.cell: event for event in events if event.name != OUTPUT_CUT}
+    at = {event.cell: event for event in events if event.name not in RUNNING_ON}
     found = {}
     for number, cell in enumerate(notebook.cells):
         meta = cell.metadata.get("nbgrader") or {}

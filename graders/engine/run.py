@@ -13,7 +13,7 @@ from nbformat.v4 import new_output
 from graders.engine.bounds import Exceeded, spending
 from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
-from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, Event, put_events
+from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, SUSPECT, Event, put_events
 from graders.engine.outputs import Outputs, error
 from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent
 from graders.engine.timing import phase
@@ -23,7 +23,7 @@ from graders.inside.refusal import REFUSED
 from graders.inside.replies import answered
 from graders.inside.wire import Message, WireError
 from graders.judge.proxy import Desk
-from graders.judge.reading import joined
+from graders.judge.reading import joined, suspect
 
 FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
@@ -87,6 +87,8 @@ def _execute(job: Job) -> tuple[NotebookNode, bool]:
     execution.run()
     if execution.starved:
         raise NoMemory(f"memory ran out in {execution.starved} because other processes had taken it")
+    with phase("student's cells: reading"):
+        execution.suspect()
     put_events(notebook, execution.events)
     return notebook, execution.sound and parent.alive
 
@@ -169,6 +171,13 @@ class Execution:
                 with phase("kernel: end"):
                     for kernel in (self.kernel, *(kernel for kernel, _ in self.forbidding.values())):
                         kernel.close()
+
+    def suspect(self) -> None:
+        """Note what in the student's cells a person should look at, whether a check asks for it or not."""
+        self.number = len(self.notebook.cells)
+        for number, cell in self._student_cells():
+            if cell.source not in self.given and (use := suspect(cell.source)):
+                self.events.append(Event(number, SUSPECT, use))
 
     def _kernel(self, forbid: Collection[str] = ()) -> Kernel:
         with phase("kernel: start"):

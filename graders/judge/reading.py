@@ -58,6 +58,21 @@ LIFTING_ATTRIBUTES = _words("""
 """)
 # what begins with an underscore is no business of a course's, trees and lists of tensors apart
 PRIVATE = re.compile(r"torch(\.\w+)*\._(?!_|pytree|foreach|assert)\w+")
+# what nobody refuses and no exercise needs: the machine, other processes, files, and what outlives a cell
+STRANGE = _words("""
+    socket _socket subprocess _posixsubprocess multiprocessing signal resource atexit sqlite3 pty fcntl termios select
+    shutil tempfile glob pathlib threading _thread faulthandler weakref.finalize concurrent.futures builtins.open
+    io.open io.FileIO http urllib ftplib requests httpx torch.overrides torch.multiprocessing
+    os.fork os.forkpty os.kill os.killpg os._exit os.abort os.system os.popen os.posix_spawn os.posix_spawnp os.execv
+    os.execve os.execl os.execlp os.execvp os.spawnl os.spawnv os.write os.writev os.close os.closerange os.dup os.dup2
+    os.open os.fdopen os.pipe os.pipe2 os.memfd_create os.read os.sendfile os.setuid os.setgid os.setreuid os.setresuid
+    os.setsid os.setgroups os.getppid os.unlink os.remove os.rename os.replace os.symlink os.link os.mkfifo os.mkdir
+    os.makedirs os.walk os.scandir os.listdir os.chmod os.chown os.utime os.ptrace os.register_at_fork
+""")
+PRETENDING = _words("""
+    __torch_function__ __torch_dispatch__ __getattribute__ __del__ __instancecheck__ __subclasscheck__
+""")
+FORGED = re.compile(r"\d of \d+ points?\b|vnd\.graders|Right in (all )?\d+ cases")
 # elsewhere harmless, but what these make or start is not the code that is read
 ELSEWHERE = _words("""
     torch.jit torch.compile torch.compiler torch.export torch.fx torch.multiprocessing torch.hub torch.package
@@ -148,6 +163,22 @@ def forbidden(source: str, answer: str, forbids: Forbids) -> Use | None:
         return Use("is nested too deeply to be read")
     except _TooLong:
         return Use("is too long to be read")
+
+
+def suspect(cell: str) -> str:
+    """Return what in a cell of the student's could lift a refusal, or reach the tests; "" for nothing.
+
+    Returns:
+        The end of a sentence that begins with the cell: "uses sys.modules (line 3)".
+    """
+    if len(cell) > MAX_TEXT or SEPARATOR in cell:
+        return "is too long to be read" if len(cell) > MAX_TEXT else ""
+    try:
+        read = _cell(cell.replace(LOCKED, "$"))
+    except RecursionError:
+        return "is nested too deeply to be read"
+    use = read.lift or read.strange if read else None
+    return "" if use is None else use.what + (f" (line {use.line})" if use.line else "")
 
 
 def _reached(book: "_Book", answer: str, forbids: Forbids) -> Use | None:
@@ -257,12 +288,14 @@ class _Cell:
         paths: the names that it imports, with what they stand for.
         names: all names that anything in it binds.
         lift: what in it could lift a refusal.
+        strange: what else in it no exercise needs.
     """
 
     bindings: list[_Binding]
     paths: list[tuple[str, str]]
     names: frozenset[str]
     lift: Use | None
+    strange: Use | None = None
 
 
 @lru_cache(maxsize=1000)  # most cells are the same in a whole class
@@ -294,6 +327,7 @@ def _cell(text: str) -> _Cell | None:
         [p for s in tree.body for n in _shallow(s) for p in _imports(n)],
         frozenset(_all_bound(tree)),
         lift and replace(lift, why=EVERYWHERE),
+        None if locked else next(_strange(tree), None),
     )
 
 
@@ -406,6 +440,31 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
             and _called(node.value, "globals")
         ):
             yield Use("changes globals()", *_text(node))
+
+
+def _strange(tree: ast.Module) -> Iterator[Use]:
+    """Yield what no exercise needs and nothing refuses, for a person to look at; and the words of a verdict."""
+    scope = {name: path for node in ast.walk(tree) for name, path in _imports(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and FORGED.search(node.value):
+            yield Use("holds the words of a verdict", *_text(node))
+        if isinstance(node, ast.Name | ast.Attribute):
+            path = _dotted(node, lambda name: scope.get(name) or ("builtins.open" if name == "open" else None))
+            if path and _within(path, STRANGE):
+                yield Use(f"uses {path.removeprefix('builtins.')}", *_text(node))
+        for _, path in _imports(node):
+            if _within(path, STRANGE):
+                yield Use(f"uses {path}", *_text(node))
+        if isinstance(node, ast.FunctionDef) and node.name in PRETENDING:
+            yield Use(f"defines {node.name}", node.lineno, f"def {node.name}(...)")
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("getattr", "setattr")
+            and len(node.args) > 1
+            and not isinstance(node.args[1], ast.Constant | ast.Name)
+        ):
+            yield Use(f"calls {node.func.id} with a name that it puts together", *_text(node))
 
 
 def _harmless(method: str, call: ast.Call | None) -> bool:

@@ -27,7 +27,7 @@ from graders.judge.draw import (  # noqa: F401 (the sets take them from here)
 from graders.judge.looks import OBSERVED, SYMPTOMS, Finding, Forbids, Look, allowed, first_finding, same_behaviour
 from graders.judge.outside import OUTSIDE, Outside, Weighed
 from graders.judge.reading import forbidden
-from graders.judge.verdict import Verdict
+from graders.judge.verdict import REPLY, Verdict
 
 NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends with why the check matters
 # what torch's gradcheck raises, including for results of the wrong type or shape
@@ -133,7 +133,7 @@ class Task:
             return self._judge(self.check(name), operation, seed)
         except WireError as error:
             message = f"Your code's reply was corrupted, so it could not be graded: {error}."
-            return Verdict(self.name, name, self.check(name).points, 0.0, message)
+            return Verdict(self.name, name, self.check(name).points, 0.0, message, look=REPLY)
 
     def _judge(self, check: Check, operation: Operation, seed: int) -> Verdict:
         finding = self.find(check, operation, seed)

@@ -85,6 +85,9 @@ class Code(Enum):
     NOT_RECORDED = "E510", "its grades could not be recorded"
     SCORE_BY_HAND = "E511", "a score given by hand that differs from what the checks say"
 
+    SUSPECT = "E512", "a cell reaches for what no answer needs"
+    FORGED_REPLY = "E513", "answers to the tests that cannot be read"
+
     def __init__(self, number: str, meaning: str) -> None:
         self.number = number
         self.meaning = meaning

@@ -144,7 +144,7 @@ def test_scores(course, student, score):
         ("endless", ["cell triple ran longer than 4 s"]),
         ("flood", ["cell double wrote more than"]),
         ("renamed", ["nothing is called double; there is 'Double'"]),
-        ("dies", ["the kernel died in cell triple"]),
+        ("dies", ["the kernel died in cell triple", "cell triple uses os._exit (line 2). No exercise needs it"]),
         ("link", ["is a symbolic link"]),
         ("surplus", ["colorsys.py: is not part of the assignment"]),
     ],
@@ -163,15 +163,27 @@ def test_nothing_else_on_stderr(course):
 
 def test_exit_code_and_summary(course):
     assert course.first.returncode == 1
-    assert "13 of 16 submissions graded" in course.first.stdout.splitlines()[-1]
+    lines = course.first.stdout.splitlines()
+    table = lines.index("Look at these first:")
+    assert "13 of 16 submissions graded" in lines[table - 1]
+    assert [line.split()[:2] for line in lines[table + 1 :]] == [
+        ["dies", "suspicious"], ["link", "suspicious"], ["cut", "not"], ["misnamed", "not"], ["endless", "stopped"],
+        ["altered", "restored"], ["deleted", "restored"],
+    ]  # fmt: skip
     assert "16 of 16, " in course.first.stdout
+
+
+def _progress(out: str) -> list[str]:
+    """The lines before the summary and the table."""
+    lines = out.splitlines()
+    return lines[: lines.index("Look at these first:") - 1]
 
 
 def test_running_again_grades_nothing_and_says_the_same(course, here):
     code, out, err = here(course.root, "grade", "01_tiny", "--timeout", "4")
     assert (code, sorted(err.splitlines())) == (1, sorted(course.first.stderr.splitlines()))  # who is done first
     assert "13 of them earlier" in out
-    assert [line.partition(": ")[2].split(",")[0] for line in out.splitlines()[:-1]] == [
+    assert [line.partition(": ")[2].split(",")[0] for line in _progress(out)] == [
         "16 submissions", *(f"{sorted(course.scores).index(name) + 1} of 16" for name in ("cut", "link", "misnamed")),
     ]  # fmt: skip
 

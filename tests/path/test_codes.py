@@ -20,9 +20,10 @@ from graders.classroom.outcome import outcome_problems
 from graders.classroom.submission import prepare
 from graders.engine.errors import Overspent
 from graders.engine.job import Settings
-from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, Event, put_events
+from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, SUSPECT, Event, put_events
 from graders.engine.pool import Lost
 from graders.engine.sandbox import NoMemory
+from graders.judge.verdict import MIME, REPLY, Verdict
 from graders.notebook import doctor, form
 from graders.notebook.cells import released
 from graders.notebook.codes import Code
@@ -168,6 +169,15 @@ def ended(name=None, *, event=None, error=None, source="x = 1"):
     return lambda path, monkeypatch: {p.code for p in outcome_problems("tiny.ipynb", notebook, events)}
 
 
+def corrupted(path, monkeypatch):
+    """What is said of a test that got an answer that cannot be read."""
+    verdict = Verdict("Square", "value", 1.0, 0.0, "Your code's reply was corrupted.", look=REPLY)
+    shown = new_output("display_data", {MIME: vars(verdict)})
+    meta = {"nbgrader": {"grade_id": "test_Square_value", "grade": True, "solution": False}}
+    notebook = new_notebook(cells=[new_code_cell("", metadata=meta, outputs=[shown])])
+    return {p.code for p in outcome_problems("tiny.ipynb", notebook, [])}
+
+
 def not_graded(error, of_record=False):
     """A submission that cannot be executed, or recorded, because of this."""
 
@@ -254,6 +264,8 @@ FAULTS = {
     Code.NO_MEMORY: not_graded(NoMemory("no memory is left")),
     Code.SCORE_BY_HAND: kept_score,
     Code.NOT_RECORDED: not_graded(OSError("the disk is full"), of_record=True),
+    Code.SUSPECT: ended(event=SUSPECT),
+    Code.FORGED_REPLY: corrupted,
 }
 
 

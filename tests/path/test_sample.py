@@ -76,7 +76,8 @@ def test_every_answer_is_judged_as_expected(student, assignment):
             verdicts = [tasks[task].judge(check.name, operation) for check in tasks[task].checks]
         judged.append(task)
         lines = [
-            report.Lost("", "", " ".join(report.check_of("", v, ())), v.earned, v.points, v.message) for v in verdicts
+            report.Lost("", "", " ".join((v.task, v.check.replace("_", " "))), v.earned, v.points, v.message)
+            for v in verdicts
         ]
         lost += [str(line).strip() for line in lines if line.earned < line.points]
     said = EXPECTED[student][assignment]["lost"]
