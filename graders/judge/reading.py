@@ -445,11 +445,12 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
 def _strange(tree: ast.Module) -> Iterator[Use]:
     """Yield what no exercise needs and nothing refuses, for a person to look at; and the words of a verdict."""
     scope = {name: path for node in ast.walk(tree) for name, path in _imports(node)}
+    known: dict[int, str | None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and FORGED.search(node.value):
             yield Use("holds the words of a verdict", *_text(node))
         if isinstance(node, ast.Name | ast.Attribute):
-            path = _dotted(node, lambda name: scope.get(name) or ("builtins.open" if name == "open" else None))
+            path = _dotted(node, lambda n: scope.get(n) or ("builtins.open" if n == "open" else None), known)
             if path and _within(path, STRANGE):
                 yield Use(f"uses {path.removeprefix('builtins.')}", *_text(node))
         for _, path in _imports(node):
