@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graders.engine.sandbox import WarmParent
 
 EXIT_CODES = (
-    "exit codes: 0 no problems, 1 at least one problem (each has its line on stderr), 2 usage error, 130 interrupted "
+    "exit codes: 0 no problems, 1 at least one problem (each is a line on stderr), 2 usage error, 130 interrupted "
     "by Ctrl-C"
 )
 
@@ -66,8 +66,8 @@ def _how_to_go_on(arguments: argparse.Namespace) -> str:
     if arguments.run is not _grade:
         return "run the same command to start over"
     if arguments.force:
-        return "what was graded is kept; without --force it goes on from there, with what has no score yet"
-    return "what was graded is kept, the same command goes on from there"
+        return "what was graded is kept; run it without --force to continue with what has no score yet"
+    return "what was graded is kept; run the same command to continue"
 
 
 @contextmanager
@@ -116,27 +116,41 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command("grade", _grade, "grade the submissions of a set, several at a time")
-    sub.add_argument("set", metavar="SET", help="01_relu, or relu for short")
-    sub.add_argument("student", metavar="STUDENT", nargs="*", help="only these (default: all in submitted/)")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument(
+        "student", metavar="STUDENT", nargs="*", help="grade only these students (default: all in submitted/)"
+    )
     sub.add_argument(
         "--seed", type=int, metavar="N", help="seed of the hidden inputs (default 0); regrade with --force"
     )
     sub.add_argument(
-        "--timeout", type=_seconds, metavar="S", help="seconds a cell may take (a notebook: four times that)"
+        "--timeout",
+        type=_seconds,
+        metavar="S",
+        help="time limit of a cell in seconds (a notebook gets four times that)",
     )
-    sub.add_argument("--force", action="store_true", help="grade again what is graded already")
+    sub.add_argument("--force", action="store_true", help="grade again what has already been graded")
     where = sub.add_mutually_exclusive_group()
     where.add_argument(
-        "--workers", type=_count, metavar="N", help=f"submissions at a time (default: one a core, {cores()} here)"
+        "--workers",
+        type=_count,
+        metavar="N",
+        help=f"submissions graded at a time (default: one per core, {cores()} here)",
     )
     where.add_argument(
         "--scheduler", metavar="URL", help="run submissions on the workers of this Dask scheduler: tcp://HOST:8786"
     )
-    sub.add_argument("--no-sandbox", action="store_true", help="go on where submitted code cannot be confined")
-    sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db: postgresql+psycopg://...")
+    sub.add_argument(
+        "--no-sandbox",
+        action="store_true",
+        help="grade without a sandbox: submitted code can then do everything that you can",
+    )
+    sub.add_argument(
+        "--db", metavar="URL", help="the gradebook to use instead of gradebook.db: postgresql+psycopg://..."
+    )
 
-    sub = command("collect", _collect, "bring folders and archives of notebooks into submitted/")
-    sub.add_argument("set", metavar="SET", help="01_relu, or relu for short")
+    sub = command("collect", _collect, "copy notebooks from folders and archives into submitted/")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="a folder, a notebook, a .zip or a .tar.gz")
 
     sub = command(
@@ -145,28 +159,32 @@ def _parser() -> argparse.ArgumentParser:
         "check submissions and repair what can be repaired; also works on a single notebook before it is submitted",
     )
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="submitted/, part of it, or any notebook")
-    sub.add_argument("--dry-run", action="store_true", help="say what is wrong, write nothing")
-    sub.epilog = f"{doctor.EXIT_CODES}. Files that are repaired are kept as they were in {KEPT}/."
+    sub.add_argument("--dry-run", action="store_true", help="report what is wrong and change nothing")
+    sub.epilog = f"{doctor.EXIT_CODES}. The original of each repaired file is kept in {KEPT}/."
 
-    sub = command("scores", _scores, "print the scores that the gradebook holds")
-    sub.add_argument("--csv", action="store_true", help="as comma-separated values")
-    sub.add_argument("--why", action="store_true", help="print a line on each lost point as well")
-    sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db")
+    sub = command("scores", _scores, "print the scores in the gradebook")
+    sub.add_argument("--csv", action="store_true", help="print comma-separated values")
+    sub.add_argument("--why", action="store_true", help="also print a line for each check that lost points")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
 
-    sub = command("sample", _sample, "build the sample class, grade it, write its feedback and compare its scores")
-    sub.add_argument("--update", action="store_true", help="write sample/expected.json in place of comparing with it")
+    sub = command(
+        "sample",
+        _sample,
+        "build and grade the sample class, write its feedback, and compare its scores with the expected ones",
+    )
+    sub.add_argument("--update", action="store_true", help="write sample/expected.json instead of comparing with it")
     return parser
 
 
 def _seconds(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds, 1 or more")
     return int(text)
 
 
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
     return int(text)
 
 
@@ -221,11 +239,11 @@ def _grade(arguments: argparse.Namespace) -> int:
         say(*(f"{printable(student, 60)}: {problem}" for student, problem in strays))
         if unknown := sorted(chosen - set(students)):
             where = f"submitted/{unknown[0] if len(unknown) == 1 else 'STUDENT'}/{assignment}/"
-            raise CourseError(f"nothing handed in for {assignment} by {', '.join(unknown)}; it would be in {where}")
+            raise CourseError(f"nothing was handed in for {assignment} by {', '.join(unknown)}; it belongs in {where}")
         students = [student for student in students if not chosen or student in chosen]
         if not students:
             where = f"submitted/STUDENT/{assignment}/"
-            raise CourseError(f"nothing handed in for {assignment}: {where} is where it belongs")
+            raise CourseError(f"nothing was handed in for {assignment}: put submissions into {where}")
         at_end.enter_context(alone(course.source(assignment)))
         with phase("start: registering"):
             course.register(assignment)  # while the warm parent loads
@@ -269,8 +287,10 @@ def _scores(arguments: argparse.Namespace) -> int:
             print(report.as_csv(rows, most), end="")
             return 0
         if not rows:
-            raise CourseError("nothing is graded yet: `python -m graders grade SET` does it")
+            raise CourseError("nothing has been graded yet: run `python -m graders grade SET`")
         print(report.table(rows, most))
+        if notes := records.notes():
+            print("", *notes, sep="\n")
         if arguments.why:
             print()
             for line in records.lines(rows):
@@ -297,7 +317,7 @@ def _sample(arguments: argparse.Namespace) -> int:
                 crew.ready()
                 return run_sample(course, crew, settings, arguments.update)
         except PoolError as error:
-            say(f"graders: the sample class is harmless, it is graded without a sandbox ({error})")
+            say(f"graders: the sample class is harmless, so it is graded without a sandbox ({error})")
         settings = replace(settings, sandbox="off")
         with pool.hired(settings, cores(), None, say) as crew:
             return run_sample(course, crew, settings, arguments.update)

@@ -73,11 +73,11 @@ def members(archive: Path) -> Iterator[Member]:
                 if info.is_dir():
                     continue
                 if kind not in (0, stat.S_IFREG):
-                    yield Member(info.filename, "it is a link or no file at all")
+                    yield Member(info.filename, "it is a link or another special file")
                 elif info.flag_bits & 1:
                     yield Member(info.filename, "it is encrypted")
                 elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    yield Member(info.filename, "it is packed in an unusual way")
+                    yield Member(info.filename, "it is compressed in an unsupported way")
                 else:
                     with opened.open(info) as content:
                         yield Member(info.filename, None, info.file_size, content, _zip_time(info))
@@ -92,7 +92,7 @@ def members(archive: Path) -> Iterator[Member]:
             if member.isreg():
                 yield Member(member.name, None, member.size, tar.extractfile(member), member.mtime)
             elif not member.isdir():
-                yield Member(member.name, "it is a link or no file at all")
+                yield Member(member.name, "it is a link or another special file")
 
 
 def _zip_time(info: zipfile.ZipInfo) -> float | None:
@@ -116,7 +116,7 @@ def _check_directory(archive: Path) -> None:
     at = tail.rfind(b"PK\5\6")
     count, size = struct.unpack("<HI", tail[at + 10 : at + 16]) if 0 <= at <= len(tail) - 16 else (0, 0)
     if count > MAX_FILES or size > MAX_PIECE or tail[max(at - 20, 0) : at].startswith(b"PK\6\7"):
-        raise ArchiveError(f"it has more than {MAX_FILES:,} files, or is in the form for that")
+        raise ArchiveError(f"it has more than {MAX_FILES:,} files, or is a zip64 archive")
 
 
 def unpack(archive: Path, target: Path, nested: int = 0, places: dict[Path, Path] | None = None) -> list[str]:
@@ -152,7 +152,7 @@ def unpack(archive: Path, target: Path, nested: int = 0, places: dict[Path, Path
         NotImplementedError,
     ) as error:
         shutil.rmtree(target, ignore_errors=True)
-        raise ArchiveError(f"it is damaged or no archive at all ({printable(error, 80)})") from None
+        raise ArchiveError(f"it is damaged or not an archive ({printable(error, 80)})") from None
     for inner in sorted(path for path in target.rglob("*") if path.name.lower().endswith(ARCHIVES)):
         name = inner.relative_to(target).as_posix()
         try:

@@ -100,7 +100,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
         else:
             single.append(path)
     if not (submissions or single or stray):
-        raise CourseError(f"nothing was handed in: {course.dirs.submitted_directory}/STUDENT/SET/ is where it belongs")
+        raise CourseError(f"nothing was handed in: put submissions into {course.dirs.submitted_directory}/STUDENT/SET/")
     released = ReleasedCells(course)
     bad = repaired = 0
     for found in stray:
@@ -167,7 +167,7 @@ def _stray(course: Course, home: Path, student: str, name: str, sets: list[str])
     folder, turned = path.is_dir(), _named(student, sets)
     code, what, file = Code.OUTSIDE_SET, "is not in the folder of a set", name
     if folder:
-        code, what = Code.NO_SET, "is no set"
+        code, what = Code.NO_SET, "is not a set"
     if folder and turned and not _named(name, sets):
         meant, student, file = turned, name, f"{student}/{name}"
         code, what = Code.SWAPPED_FOLDERS, "has the set and student folders swapped"
@@ -267,7 +267,7 @@ def _repair_name(problem: Problem, folder: Path, files: list[str], dry_run: bool
         return problem
     if not dry_run:
         os.rename(folder / near[0], folder / problem.file)
-    return replace(problem, remedy="It gets that name.", fatal=False, repaired=True)
+    return replace(problem, remedy="It is renamed.", fatal=False, repaired=True)
 
 
 def _write_time(folder: Path, when: float) -> None:

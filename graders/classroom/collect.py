@@ -142,7 +142,7 @@ class Collector(FileNameCollectorPlugin):
                 try:
                     stamps[folder] = Time.read(stamp)
                 except ValueError as error:
-                    what = f"it {error}; the notebook's own time is taken. Fix it and collect again if that is wrong"
+                    what = f"it {error}; the notebook's own time is used. Fix it and collect again if that is wrong"
                     intake.left_out.append(f"{intake.shown(stamp, root)}: left out, {what}")
         found = {}
         for (student, name), files in taken.items():
@@ -170,7 +170,7 @@ class Time(datetime):
         with suppress(ValueError):
             if when := read_time(path):
                 return cls(*when.timetuple()[:6])
-        raise ValueError("is not the time at which it was handed in")
+        raise ValueError("does not contain the time of submission")
 
 
 def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:

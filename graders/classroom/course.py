@@ -1,9 +1,12 @@
 """A course folder: its sets, who handed in, nbgrader opened on it with its configuration."""
 
+import json
 import logging
+import os
 import sqlite3
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from nbgrader.api import Gradebook
@@ -13,12 +16,14 @@ from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from graders.classroom.errors import CourseError
 from graders.classroom.nbgrader_steps import TrustedExecute
+from graders.classroom.points import differing
 from graders.classroom.submission import Submission
 from graders.engine.job import Settings
+from graders.notebook.problem import printable
 
 
 class Course:
@@ -49,6 +54,7 @@ class Course:
         if not verbose:
             self.app.log.handlers = [logging.NullHandler()]
             self.app.log.setLevel(logging.ERROR)
+            logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's, of a gradebook that fails
         self.dirs: CourseDirectory = self.app.coursedir
         self.dirs.root = str(self.root)
         if db:
@@ -129,14 +135,36 @@ class Course:
         Raises:
             CourseError: nbgrader refuses.
         """
+        for name in self.notebooks(assignment):
+            source = json.loads((self.source(assignment) / f"{name}.ipynb").read_text(encoding="utf-8"))
+            for line in differing(source):
+                raise CourseError(f"{assignment}: {line}")
+        self._make_gradebook()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 self._convert(GenerateAssignment, assignment_id=assignment, student_id=".", release_directory=folder)
+            except OperationalError as error:
+                reason = printable(error.orig or error, 100)
+                raise CourseError(
+                    f"the gradebook cannot be written ({reason}): check its permissions and the disk"
+                ) from None
             except NbGraderException:
                 raise CourseError(
                     f"nbgrader cannot take {assignment} from {self.dirs.source_directory}/ (changed since the first "
                     f"submission was graded?): see `nbgrader generate_assignment {assignment}`"
                 ) from None
+
+    def _make_gradebook(self) -> None:
+        """Make the gradebook's file where there is none: whole at once, whoever is killed or comes second."""
+        url = make_url(self.dirs.db_url)
+        path = Path(str(url.database))
+        if url.get_backend_name() != "sqlite" or path.exists() or not url.database:
+            return
+        with tempfile.TemporaryDirectory(prefix=".gradebook-", dir=path.parent) as folder:
+            new = Path(folder, path.name)
+            Gradebook(f"sqlite:///{new}", self.dirs.course_id).close()
+            with suppress(FileExistsError):  # another command was quicker
+                os.link(new, path)
 
     def feedback(self, assignment: str) -> None:
         """Write the feedback of everybody whose submission is graded."""
@@ -158,7 +186,7 @@ def _check_gradebook(db_url: str) -> None:
     tables, version = _sqlite(Path(database)) if url.get_backend_name() == "sqlite" else _server(url)
     if tables and not version:
         name = Path(database).name if url.get_backend_name() == "sqlite" else f"the database {database!r}"
-        raise CourseError(f"{name} is half made (no alembic version): move it away, and grading makes a new one")
+        raise CourseError(f"{name} is incomplete (no alembic version): move it away, and grading creates a new one")
 
 
 def _sqlite(path: Path) -> tuple[set[str], object]:

@@ -59,7 +59,7 @@ def _limit_problems(file: str, name: str, event: Event) -> list[Problem]:
     if event.name == CELL_TIME:
         return [Problem(Code.CELL_TIME, file, f"{name} {event.did}", "Look for an endless loop.")]
     what = f"the kernel died in {name}"
-    remedy = "What ran before keeps its points; look for exit or memory."
+    remedy = "Cells that ran before keep their points; look for a call of exit or for too much memory."
     return [Problem(Code.KERNEL_DIED, file, what, remedy)]
 
 
@@ -68,7 +68,8 @@ def _error_problems(file: str, name: str, cell: NotebookNode) -> list[Problem]:
     errors = _errors(cell)
     meta = cell.metadata.get("nbgrader") or {}
     if errors and meta.get("solution"):
-        return [Problem(Code.ANSWER_RAISED, file, f"{name} {_did(errors)}", "Its tests earn nothing.")]
+        remedy = "Nothing in it ran." if errors.keys() & set(SYNTAX) else "What it defined before that is graded."
+        return [Problem(Code.ANSWER_RAISED, file, f"{name} {_did(errors)}", remedy)]
     if not meta.get("grade") and errors.keys() & set(SYNTAX):
         remedy = "Nothing in it ran; an answer that needs it earns nothing."
         return [Problem(Code.SYNTAX_ERROR, file, f"{name} {_did(errors)}", remedy)]
@@ -118,5 +119,5 @@ def _missing_names(file: str, notebook: NotebookNode) -> list[Problem]:
                 wanted.append(meta["grade_id"])
     bound = bound_names(notebook)
     missing = [(name, f"nothing is called {name}{nearest(name, bound)}") for name in wanted if name not in bound]
-    remedy = "Rename it to {} and grade again with --force."
+    remedy = "Rename it to {} and grade again."
     return [Problem(Code.NAME_MISSING, file, what, remedy.format(name)) for name, what in missing]

@@ -89,7 +89,7 @@ def _named(file: str, assignment: str, names: list[str], known: set[str]) -> _Fo
         wanted = f"the assignment has only {' and '.join(f'{name}.ipynb' for name in names)}"
         if meant:
             return f"its name does not end in .ipynb. Rename it to {_called(meant[0], meant[1])}"
-        return f"{wanted}. Rename it if that is what it is" if last.endswith(".ipynb") else wanted
+        return f"{wanted}. Rename it if it belongs to the assignment" if last.endswith(".ipynb") else wanted
     ours = {assignment, "exercises", "custom-gradients"}
     others = [unicodedata.normalize("NFC", name).rstrip("~") for name in folders if not GIVEN.fullmatch(name)]
     others = [MOODLE.sub("", name) for name in others if name not in ours]
@@ -102,7 +102,7 @@ def _objection(one: _Found, students: set[str]) -> str | None:
     reasons = (
         (
             one.start and one.folder in students and one.start != one.folder,
-            f"it is in {one.folder}'s folder and says {one.start}. Move it to {one.start}/ if that is right",
+            f"it is in {one.folder}'s folder, but its name says {one.start}. Move it to {one.start}/ if that is right",
         ),
         (
             not one.student,
@@ -111,7 +111,7 @@ def _objection(one: _Found, students: set[str]) -> str | None:
         ),
         (
             not STUDENT.fullmatch(one.student),
-            f"{one.student!r} is no student's name: {allowed}. Rename the {'file' if one.start else 'folder'}",
+            f"{one.student!r} is not a valid student name: {allowed}. Rename the {'file' if one.start else 'folder'}",
         ),
     )
     return next((why for holds, why in reasons if holds), None)

@@ -111,7 +111,7 @@ class Kernel:
         self, kind: bytes, data: bytes, seconds: float, show: Callable[[object], None] | None = None
     ) -> bytes:
         if not self.alive:
-            raise KernelGone("it had died before")
+            raise KernelGone("it had already died")
         end = self._clock() + seconds
         try:
             try:
@@ -141,7 +141,7 @@ class Kernel:
                 try:
                     show(json.loads(data))
                 except (ValueError, RecursionError):
-                    raise ChannelError("what it shows is no JSON") from None
+                    raise ChannelError("what it shows is not JSON") from None
 
     def _receive(self, end: float) -> tuple[bytes, bytes]:
         """Return the next frame, unless the clock comes to its end first."""

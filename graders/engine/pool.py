@@ -50,7 +50,7 @@ class Mismatch(Exception):
 
 
 class Local:
-    """Processes of this machine, forked from this one: what it has imported they need not.
+    """Processes of this machine, forked from this one, so they inherit its imports.
 
     Args:
         workers: how many.
@@ -112,6 +112,8 @@ class Local:
 
     def _end(self) -> None:
         processes = list((self._executor._processes or {}).values())  # from Python 3.14 on: kill_workers()
+        # Python 3.11.2, which Debian 12 has, would wait at its end until jobs are written to a pipe that nobody reads.
+        self._executor._call_queue.cancel_join_thread()  # type: ignore[attr-defined]
         for process in processes:
             process.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -141,7 +143,8 @@ class Remote:
         except (OSError, ValueError, ImportError) as error:
             reason = f"{type(error).__name__}: {error}".split("\n")[0][:200]
             raise PoolError(
-                f"no scheduler answers at {url} ({reason}): start one with `dask scheduler`, give the address it prints"
+                f"no scheduler answers at {url} ({reason}): start one with `dask scheduler`, and pass the address "
+                "that it prints"
             ) from None
         self._executor: Executor = self._client.get_executor(pure=False)
         try:
@@ -170,7 +173,10 @@ class Remote:
             PoolError: the scheduler is gone.
         """
         if self._client.status != "running":
-            raise PoolError(f"the scheduler at {self._url} is gone: start it again; the same command goes on from here")
+            raise PoolError(
+                f"the scheduler at {self._url} is gone: start it again, and run the same command to continue "
+                "(without --force, which would start over)"
+            )
         self._wait(once=True)
 
     def ready(self) -> None:
@@ -187,7 +193,9 @@ class Remote:
         while self._client.status == "running":
             alone = not self._client.nthreads()
             if alone and not self._alone:
-                self._say(f"{self._url} has no worker: `dask worker {self._url} --nthreads 1` starts one; waiting")
+                self._say(
+                    f"{self._url} has no worker yet: start one with `dask worker {self._url} --nthreads 1`; waiting"
+                )
             self._alone = alone
             if once or not alone:
                 return
@@ -201,7 +209,7 @@ class Remote:
             elif difference := _difference(found, stamp()):
                 wrong.append(f"the worker at {address} has {difference}")
         if wrong:
-            raise PoolError(f"{'; '.join(wrong)}: install the same there, and start the workers again")
+            raise PoolError(f"{'; '.join(wrong)}: install the same versions there, and restart the workers")
 
 
 class Here:
@@ -345,7 +353,7 @@ class _Queue(Generic[Key]):
                 self._suspects.append((batch, place))
                 continue
             if isinstance(error, self._crew.broken):
-                error = Lost("whatever executed it died, and so did a second one")
+                error = Lost("the worker that executed it died, and so did a second one")
             elif isinstance(error, CancelledError):
                 self._crew.look()
                 error = Lost("its execution was cancelled")
@@ -397,7 +405,7 @@ def answer(job: Job, wanted: dict[str, str]) -> str:
     """
     if difference := _difference(stamp(), wanted):
         raise Mismatch(
-            f"a worker on {os.uname().nodename} has {difference}: install the same there, and start it again"
+            f"a worker on {os.uname().nodename} has {difference}: install the same versions there, and restart it"
         )
     torch.set_num_threads(1)
     return engine.run(job)
@@ -419,7 +427,7 @@ def stamp() -> dict[str, str]:
 
 def _difference(found: dict[str, str], wanted: dict[str, str]) -> str:
     return ", ".join(
-        f"{name} {found[name]} where here is {wanted[name]}" for name in wanted if found[name] != wanted[name]
+        f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name]
     )
 
 

@@ -79,7 +79,7 @@ def _execute(job: Job) -> tuple[NotebookNode, bool]:
     execution = Execution(parent, job, notebook)
     execution.run()
     if execution.starved:
-        raise NoMemory(f"memory ran out in {execution.starved}, and others had taken it")
+        raise NoMemory(f"memory ran out in {execution.starved} because other processes had taken it")
     put_events(notebook, execution.events)
     return notebook, execution.sound and parent.alive
 
@@ -202,9 +202,9 @@ class Execution:
             self._stop(KERNEL_DIED, "the kernel had died before")
         except SandboxError:  # of a second kernel
             self.sound = False
-            self._event(cell, KERNEL_DIED, "had no kernel", "another kernel, for this cell, did not start")
+            self._event(cell, KERNEL_DIED, "had no kernel", "the separate kernel for this cell did not start")
         if not self.stopped and self.clock() > self.deadline:
-            self.stopped = NOTEBOOK_TIME, f"the notebook's {self.settings.notebook_time} s were over"
+            self.stopped = NOTEBOOK_TIME, f"the notebook's {self.settings.notebook_time} s had run out"
 
     def _event(self, cell: NotebookNode, name: str, did: str, text: str = "", ran: bool = True) -> None:
         """Note what happened to the cell that is next, and show it as the cell's error."""

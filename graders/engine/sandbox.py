@@ -29,8 +29,8 @@ PATIENCE = 180  # seconds for an order; loading everything on a busy machine tak
 FIRST_UID = 1 << 20  # as root: warm parents are users that nobody else is
 START = "import sys; sys.path.insert(0, sys.argv[3]); from graders.inside.warm import main; main()"
 REMEDY = (
-    "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap) on a Linux that allows user namespaces, or go on "
-    "without protection from what is handed in: --no-sandbox (for nbgrader: c.TrustedExecute.sandbox = 'off')"
+    "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap) on a Linux that allows user namespaces, or "
+    "grade without protection from submitted code: --no-sandbox (for nbgrader: c.TrustedExecute.sandbox = 'off')"
 )
 
 
@@ -119,8 +119,8 @@ def _walls(side: Path) -> list[str]:
     around = next((place for place in seen if course.is_relative_to(place)), None)
     if around and (course / "nbgrader_config.py").exists():
         raise SandboxError(
-            f"no sandbox: the course is in the Python environment {around}, and student code has to see all of that; "
-            "make the environment in a folder of its own (python3 -m venv .venv)"
+            f"no sandbox: the course is in the Python environment {around}, and student code must be able to read all "
+            "of it; create the environment in a folder of its own (python3 -m venv .venv)"
         )
     package = _package()
     if any(package.is_relative_to(place) for place in seen):  # installed there: the right answers, the hidden tests
@@ -258,10 +258,10 @@ class Parent:
             raise self._death() from None
 
     def _death(self) -> SandboxError:
-        return SandboxError(f"no sandbox: what runs in it did not start or has died ({self._last_word()}); {REMEDY}")
+        return SandboxError(f"no sandbox: its process did not start or has died ({self._last_word()}); {REMEDY}")
 
     def _last_word(self) -> str:
-        return "it ended without a word"
+        return "it ended without a message"
 
     def _read(self) -> dict[str, Any]:
         found, held = b"", []
@@ -295,7 +295,7 @@ class WarmParent(Parent):
         wanted = sandbox == "required"
         if wanted and not available():
             raise SandboxError(
-                f"no sandbox: {'there is no bwrap' if sys.platform == 'linux' else 'not Linux'}; {REMEDY}"
+                f"no sandbox: {'bwrap is not installed' if sys.platform == 'linux' else 'this is not Linux'}; {REMEDY}"
             )
         self._folder = tempfile.TemporaryDirectory(prefix="kernel-side-")
         side = Path(self._folder.name)

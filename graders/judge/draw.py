@@ -57,7 +57,9 @@ def _known_to_torch(name: str) -> None:
         known = isinstance(getattr(import_module(module), function, None), FunctionType)
         known = known and name not in ("torch.autograd.grad", "torch.autograd.backward")
     if not known:
-        raise ValueError(f"{name} cannot be denied: no operator of torch's, nor a Python function that may be stopped")
+        raise ValueError(
+            f"{name} cannot be denied: neither an operator of torch nor a Python function that may be stopped"
+        )
 
 
 class Draw:
@@ -128,7 +130,7 @@ class Draw:
             upstreams = tuple(map(self._upstream, output)) if isinstance(output, tuple) else self._upstream(output)
         directions = None
         if isinstance(upstreams, tuple) and (order == 2 or watch):
-            raise ValueError(f"{name}: of several outputs nothing is watched, and no second order")
+            raise ValueError(f"{name}: with several outputs nothing can be watched, and there is no second order")
         if order == 2:
             asked = [a for a, f in zip(args, flags, strict=True) if f and isinstance(a, Tensor)]
             directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a in asked)

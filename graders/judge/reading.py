@@ -532,7 +532,7 @@ class _Reader(ast.NodeVisitor):
     def finds(self) -> Use | None:
         """Return the first use; of Python numbers and powers of them, only both together."""
         if not self.uses and self.forbids.numbers and self.taken and self.powers:
-            return replace(self.powers, what="makes a power of Python numbers")
+            return replace(self.powers, what="raises Python numbers to a power")
         return self.uses[0] if self.uses else None
 
     def stray(self) -> Use | None:

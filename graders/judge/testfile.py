@@ -219,7 +219,7 @@ class FileTask:
         evidence = {"line": at[0]} if at else {}
         evidence |= {"which calls": at[-1]} if len(at) > 1 else {}  # the assertion may stand in a helper
         if not first["test"]:
-            text = f"The file could not be run, so no test was: {raised.rstrip('.')}."
+            text = f"The file could not be run, so no test was run: {raised.rstrip('.')}."
             return f"{text} It needs torch and `from {self.offer} import {self.offer.capitalize()}`.", evidence
         return f"{first['test']} fails on {share} ({raised.rstrip('.')}). {_reason(first)}", evidence
 

@@ -42,7 +42,9 @@ def no_file(path: Path) -> NotAFile | None:
     try:
         return _no_file(path.lstat())
     except (OSError, ValueError) as error:
-        return NotAFile(Code.UNREADABLE, f"cannot be read ({getattr(error, 'strerror', None) or 'its name'})")
+        return NotAFile(
+            Code.UNREADABLE, f"cannot be read ({getattr(error, 'strerror', None) or 'its name is invalid'})"
+        )
 
 
 def is_folder(path: Path) -> bool:

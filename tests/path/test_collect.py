@@ -98,7 +98,7 @@ def test_no_link_device_or_pipe_comes_out_of_an_archive(tmp_path):
              "pipe": (tarfile.FIFOTYPE, ""), "tty": (tarfile.CHRTYPE, ""), "disk": (tarfile.BLKTYPE, "")}  # fmt: skip
     members = [(a_member(name, *kind), b"") for name, kind in kinds.items()]
     told = unpack(a_tar(tmp_path / "a.tar.gz", *members, (a_member("tiny.ipynb"), NOTEBOOK)), tmp_path / "out")
-    assert len(told) == len(kinds) and all("it is a link or no file at all" in line for line in told)
+    assert len(told) == len(kinds) and all("it is a link or another special file" in line for line in told)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["tiny.ipynb"]
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         info = zipfile.ZipInfo("link.ipynb")
@@ -107,7 +107,9 @@ def test_no_link_device_or_pipe_comes_out_of_an_archive(tmp_path):
         info = zipfile.ZipInfo("tiny.ipynb")
         info.external_attr = 0o104000 << 16  # set uid, and nobody may read it
         archive.writestr(info, NOTEBOOK)
-    assert unpack(tmp_path / "b.zip", tmp_path / "zip") == ["link.ipynb: left out, it is a link or no file at all"]
+    assert unpack(tmp_path / "b.zip", tmp_path / "zip") == [
+        "link.ipynb: left out, it is a link or another special file"
+    ]
     assert (tmp_path / "zip/tiny.ipynb").read_bytes() == NOTEBOOK
     assert (tmp_path / "zip/tiny.ipynb").stat().st_mode & 0o7111 == 0
 
@@ -172,7 +174,7 @@ BOMBS = {
     ),
     "a tar's header": (header_bomb, "claim more than they can hold"),
     "a tar's member": (sparse, "would unpack to more"),
-    "a zip's list": (zip64, "more than 20 files, or is in the form for that"),
+    "a zip's list": (zip64, "more than 20 files, or is a zip64 archive"),
     "a stream of zeros": (lambda path: path.write_bytes(gzip.compress(b"\0" * 10**7)) and path, ""),
     "cut short": (lambda path: path.write_bytes(a_zip(path, x=b"x" * 500).read_bytes()[:-30]) and path, "is damaged"),
     "nothing": (lambda path: path.write_bytes(b"") or path, "is damaged"),
@@ -208,7 +210,7 @@ def test_what_cannot_be_read_is_named(tmp_path, small):
         with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("tiny.ipynb", b"another")
     told = unpack(path, tmp_path / "out")
-    for said in ("packed in an unusual way", "large.ipynb: left out, it has more than", "its name is too long",
+    for said in ("compressed in an unsupported way", "large.ipynb: left out, it has more than", "its name is too long",
                  "tiny.ipynb: left out, the archive holds it twice"):  # fmt: skip
         assert sum(said in line for line in told) >= 1, told
     assert len(told) == 5
@@ -302,9 +304,9 @@ def test_a_notebook_without_a_name_keeps_nobody_out(root, drop, here):
 
 
 SAID = {
-    "Jo  Do/tiny.ipynb": "'Jo  Do' is no student's name: .* and single blanks between them. Rename the folder",
-    "a;b_tiny.ipynb": "'a;b' is no student's name: .*. Rename the file",
-    "ada/other.ipynb": "the assignment has only tiny.ipynb. Rename it if that is what it is",
+    "Jo  Do/tiny.ipynb": "'Jo  Do' is not a valid student name: .* and single blanks between them. Rename the folder",
+    "a;b_tiny.ipynb": "'a;b' is not a valid student name: .*. Rename the file",
+    "ada/other.ipynb": "the assignment has only tiny.ipynb. Rename it if it belongs to the assignment",
     "ada_Tiny.ipynb.txt": "its name does not end in .ipynb. Rename it to ada_tiny.ipynb",
     "ada/tiny.json": "its name does not end in .ipynb. Rename it to tiny.ipynb",
 }
@@ -500,7 +502,9 @@ def test_a_timestamp_that_is_no_time_is_told(root, drop, here, text):
     folder(drop / "ada", timestamp__txt=text)
     code, out, err = here(root, "collect", "tiny", str(drop))
     assert code == 1 and "1 collected" in out
-    assert re.fullmatch(r"\S+/ada/timestamp.txt: left out, it is not the time .* own time is taken\. .*\n", err)
+    assert re.fullmatch(
+        r"\S+/ada/timestamp.txt: left out, it does not contain the time .* own time is used\. .*\n", err
+    )
     assert (root / "submitted/ada/01_tiny/timestamp.txt").read_text() == "2026-03-01 12:00:00 UTC"
 
 

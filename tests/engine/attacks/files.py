@@ -118,8 +118,8 @@ import importlib.util, pathlib
 for name in ("graders.sets.relu", "graders.sets", "graders"):
     try:
         spec = importlib.util.find_spec(name)
-        text = pathlib.Path(spec.origin).parent.joinpath("relu.py").read_text()
-        print("DAMAGE: reads", name, len(text))
+        for path in sorted(pathlib.Path(spec.origin).parent.rglob("square.py")):
+            print("DAMAGE: reads", name, path.name, len(path.read_text()))
     except (ImportError, OSError, AttributeError, ValueError) as error:
         print(type(error).__name__)
 try:
