@@ -10,8 +10,7 @@ from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
-from jinja2 import pass_context
-from nbconvert.exporters import HTMLExporter
+from nbconvert.exporters.html import HTMLExporter, contextfilter
 from nbformat import NotebookNode
 from traitlets import Integer
 
@@ -116,7 +115,7 @@ class FeedbackExporter(HTMLExporter):
             os._exit(1)
         os._exit(0)
 
-    @pass_context
+    @contextfilter
     def markdown2html(self, context: Any, source: str) -> str:
         """Return a text cell as HTML that is clean, with its formulas drawn."""
         return Cleaned(with_formulas(clean_page(super().markdown2html(context, source)), FORMULAS))
