@@ -124,7 +124,7 @@ def _did(errors: Mapping[str, str]) -> str:
 
 def _line(text: str) -> str:
     text = " ".join(text[:1000].split())
-    return re.sub(r" ?\((\S+, )?line (\d+)\)", r", line \2", text)[:120]  # without the kernel's name for the cell
+    return re.sub(r" ?\(([^\s()]+, )?line (\d+)\)", r", line \2", text)[:120]  # without the kernel's name for the cell
 
 
 def _missing_names(file: str, notebook: NotebookNode) -> list[Problem]:

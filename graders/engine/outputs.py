@@ -158,6 +158,8 @@ def _size(value: object, depth: int = DEPTH) -> int:
         return sum(len(str(k)) + depth + _size(v, depth + 1) for k, v in value.items())
     if isinstance(value, list):
         return sum(depth + _size(v, depth + 1) for v in value)
+    if isinstance(value, int) and value.bit_length() > 64:  # to write it takes time
+        return value.bit_length() // 4
     return len(value) if isinstance(value, str) else len(repr(value))
 
 

@@ -1,4 +1,4 @@
-"""Runs jobs: in this process, in others of this machine, or on the machines of a Dask scheduler.
+"""Runs jobs: in other processes of this machine, or on the machines of a Dask scheduler.
 
 Whoever asks gets each result with the key that came with the job. A worker that dies costs at most the jobs that it had
 in hand.

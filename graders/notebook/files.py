@@ -15,7 +15,7 @@ from .problem import Unreadable
 MAX_BYTES = 10_000_000  # of a notebook; the largest of the course has 60 kB without outputs
 KEPT = ".doctor"  # the folder for files as they were before a repair
 
-_COPY = re.compile(r"(?i)([-_ ]copy\d*| - copy| ?\(\d+\))+$")
+_COPIES = re.compile(r"( ?[-_ ]copy\d*| - copy| ?\(\d+\))*")
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,8 @@ def resembles(wanted: str, name: str) -> bool:
     """Return whether ``name`` is how a browser, a system or a hand would have altered the file name ``wanted``."""
     stem = re.sub(r"(?i)(\.ipynb)?(\.(txt|json))?$", "", name.strip(), count=1)
     ends = re.search(r"(?i)\.ipynb(\.txt|\.json)?$|\.json$", name.strip())
-    return (
-        bool(ends)
-        and _COPY.sub("", " ".join(stem.split())).strip().casefold() == wanted.removesuffix(".ipynb").casefold()
-    )
+    stem, wanted = " ".join(stem.split()).casefold(), wanted.removesuffix(".ipynb").casefold()
+    return bool(ends) and stem.startswith(wanted) and _COPIES.fullmatch(stem, len(wanted)) is not None
 
 
 def keep(path: Path, root: Path) -> Path:
