@@ -39,6 +39,7 @@ TOGETHER = (
     "The notebook file",
     "Forged replies",
     "Reading",
+    "The grader's own time",
     "The feedback page",
 )
 MOST = 12  # graded by one command
