@@ -40,6 +40,7 @@ TOGETHER = (
     "Forged replies",
     "Reading",
     "Keeping too much",
+    "The grader's own time",
     "The feedback page",
 )
 MOST = 12  # graded by one command
