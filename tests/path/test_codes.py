@@ -204,7 +204,7 @@ def kept_score(path, monkeypatch):
     def recorded() -> set[Code]:
         executed = nbformat.reads(prepared.notebooks["tiny"].text, as_version=4)
         put_events(executed, ())
-        return {problem.code for problem in grading._finish(prepared, [executed])}
+        return {problem.code for problem in grading._finish(prepared, [nbformat.writes(executed)])}
 
     def by_hand(points: str) -> None:
         with sqlite3.connect(course.root / "gradebook.db") as database:
