@@ -17,14 +17,14 @@ MAKEFLAGS += --no-print-directory
 .PHONY: all venv book grade notebooks latest exercises students lab bench bench-grading bench-lighthouse check lint units test test-all clean help
 .DEFAULT_GOAL := all
 
-all: $(READY)  ## set up, build the book, grade the sample class, say where everything is
+all: $(READY)  ## set up, build the book, grade the sample class, and say where everything is
 	@$(MAKE) $(if $(findstring j,$(MAKEFLAGS)),,-j2) book grade
 	@echo
 	@echo "The book      _build/html/index.html"
 	@echo "The grades    .venv/bin/python -m graders scores"
 	@echo "The feedback  feedback/<student>/<set>/"
 
-venv: $(READY)  ## set up .venv, again only when the requirements change
+venv: $(READY)  ## set up .venv; done again only when the requirements change
 
 $(READY): requirements.txt requirements-dev.txt constraints.txt pyproject.toml
 	@test ! -L .venv || { echo ".venv is a link: to install from here would change the course that it belongs to. Remove the link." >&2; exit 1; }
@@ -36,43 +36,43 @@ $(READY): requirements.txt requirements-dev.txt constraints.txt pyproject.toml
 	@$(BIN)/python -c "import torch, matplotlib.pyplot, ipykernel.kernelapp, graders"
 	@touch $@
 
-book: $(READY)  ## build the book, warnings are errors, and check its pages: _build/html
+book: $(READY)  ## build the book into _build/html, with warnings as errors, and check its pages
 	@echo "Building the book ..."
 	@mkdir -p _build
 	@$(BIN)/jupyter-book build -W --keep-going -n -q . >_build/book.log 2>&1 || { cat _build/book.log >&2; exit 1; }
 	@$(BIN)/python -m tools.check_book
 	@echo "Built the book: _build/html/index.html"
 
-grade: $(READY)  ## grade the sample class: submitted/, gradebook.db, feedback/
+grade: $(READY)  ## grade the sample class; fills submitted/, gradebook.db and feedback/
 	@$(BIN)/python -m graders sample
 
-notebooks: $(READY)  ## run the chapters, bring every notebook into the committed form
+notebooks: $(READY)  ## run the chapters, and bring every notebook into the committed form
 	@$(BIN)/python -m tools.notebooks --execute
 	@$(BIN)/python -m tools.checklist
 	@$(BIN)/python -m tools.first_page
 
-latest: $(READY)  ## run and build everything with the newest torch, or TORCH=2.14.1, apart, and report what changed
+latest: $(READY)  ## run and build everything in a separate copy with the newest torch (or TORCH=2.14.1), and report what changed
 	@$(BIN)/python -m tools.latest $(if $(TORCH),--torch $(TORCH)) $(if $(FRESH),--fresh)
 
-exercises: $(READY)  ## make exercises/ again from solutions/
+exercises: $(READY)  ## build exercises/ again from solutions/
 	@$(BIN)/python -m tools.release
 
-students: $(READY)  ## write students/custom-gradients.zip, what a student downloads
+students: $(READY)  ## write students/custom-gradients.zip, the archive that students download
 	@$(BIN)/python -m tools.students
 
 lab: $(READY)  ## open JupyterLab
 	@$(BIN)/jupyter lab
 
-bench: $(READY)  ## measure time and memory of attention, N = 256 to 8192: minutes; not a test
+bench: $(READY)  ## measure time and memory of attention, N = 256 to 8192: takes minutes; not a test
 	@$(BIN)/python -m bench.attention
 
-bench-grading: $(READY)  ## grade 60 submissions by stock nbgrader and by this project, in turn: half an hour; not a test
+bench-grading: $(READY)  ## grade 60 submissions by stock nbgrader and by this project, in turn: takes half an hour; not a test
 	@$(BIN)/python -m bench.grading
 
-bench-lighthouse: $(READY)  ## Lighthouse on the book's heaviest pages, telephone and desktop: minutes, once with a network; not a test
+bench-lighthouse: $(READY)  ## run Lighthouse on the book's heaviest pages, phone and desktop: takes minutes, and the network once; not a test
 	@$(BIN)/python -m bench.lighthouse
 
-check: $(READY)  ## in a minute: style, types, what may import what, and the tests that start no process
+check: $(READY)  ## check style, types and imports, and run the tests that start no process: takes a minute
 	@$(MAKE) -j2 lint units
 
 lint: $(READY)
@@ -85,10 +85,10 @@ lint: $(READY)
 units: $(READY)
 	@COURSE_SETS=relu $(BIN)/python -m pytest -p no:xdist $(UNITS)
 
-test: $(READY)  ## what is not proved, but the slow tests: make test, make test SET=linear, make test PART=engine
+test: $(READY)  ## run the tests that are not proved yet, except the slow ones: make test, make test SET=linear, make test PART=engine
 	@$(PYTEST) -p tools.proved --proved=skip --only="$(SET),$(PART)" -m "not slow" $(PYTEST_ARGS)
 
-test-all: $(READY)  ## all tests, whatever is proved, the sets on twenty seeds
+test-all: $(READY)  ## run all tests, proved or not, and the sets on twenty seeds
 	@COURSE_SEEDS=20 $(PYTEST) $(PYTEST_ARGS)
 
 clean:  ## remove what make wrote, but never a gradebook, a submission or .venv

@@ -18,8 +18,10 @@ from nbgrader.preprocessors import (
 )
 
 from graders.classroom.collect import Collector, Extractor
+from graders.classroom.export import Export
 from graders.classroom.feedback import Feedback, clean_page
 from graders.classroom.nbgrader_steps import CleanSubmission, SaveGrades, SubmissionExporter, TrustedExecute
+from graders.classroom.pages import FeedbackExporter
 
 # A new gradebook asks the `alembic` console script for its version; without it nbgrader leaves a half-made database.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
@@ -63,9 +65,13 @@ c.TrustedExecute.figures = False  # True: run the cells that draw for the studen
 c.TrustedExecute.sandbox = "required"  # "off" where there is none: what is handed in can then do all that you can
 
 # Feedback: points and messages, without hidden tests, and without scripts in a student's output.
+c.GenerateFeedback.exporter_class = FeedbackExporter
 c.GenerateFeedback.preprocessors = [GetGrades, Feedback, CSSHTMLHeaderPreprocessor]
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {"strip_files_prefix": clean_page}  # nbgrader's template does not sanitise Markdown cells
+
+# grades.csv: each field quoted where it must be, and none that a spreadsheet would compute.
+c.ExportApp.plugin_class = Export
 
 # Submissions from folders and archives: `python -m graders collect`, or `nbgrader zip_collect`.
 c.ZipCollectApp.collector_plugin = Collector

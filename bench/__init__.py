@@ -1,1 +1,1 @@
-"""Measurements that are no tests: what they print depends on the machine."""
+"""Benchmarks, not tests: what they print depends on the machine."""

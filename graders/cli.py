@@ -7,12 +7,13 @@ before that, since a sandbox takes as long to start as the imports.
 import argparse
 import gc
 import os
+import select
 import signal
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from graders.engine.job import Settings
     from graders.engine.sandbox import WarmParent
 
+PLATFORMS = ("folders", "canvas", "moodle", "blackboard", "brightspace", "sakai", "github")
 EXIT_CODES = (
-    "exit codes: 0 no problems, 1 at least one problem (each has its line on stderr), 2 usage error, 130 interrupted "
+    "exit codes: 0 no problems, 1 at least one problem (each is a line on stderr), 2 usage error, 130 interrupted "
     "by Ctrl-C"
 )
 
@@ -46,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             if not arguments.verbose:
                 warnings.simplefilter("ignore")
-            return arguments.run(arguments)
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+            return code
     except _NotBegun:
         print("\ngraders: interrupted before it started", file=sys.stderr)
         return 130
@@ -54,11 +58,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"\ngraders: interrupted; {_how_to_go_on(arguments)}", file=sys.stderr)
         return 130
     except (CourseError, PoolError) as error:
-        print(f"graders: {error}", file=sys.stderr)
+        print(f"graders: {printable(error, 1000)}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        if not _unread():
+            raise
+        return 141  # as a shell has it of a program that the signal of a closed pipe ended
     finally:
         if argv is None:
             gc.freeze()  # the process ends: looking for garbage once more would take a while
+
+
+def _unread() -> bool:
+    """Return whether nobody reads what is printed any more, as of `scores | head`; what is left goes nowhere then."""
+    closed = False
+    for number in (1, 2):
+        poll = select.poll()
+        poll.register(number, 0)
+        if poll.poll(0):  # POLLERR, POLLHUP: a pipe without a reader
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            closed = True
+    return closed
 
 
 def _how_to_go_on(arguments: argparse.Namespace) -> str:
@@ -66,8 +86,8 @@ def _how_to_go_on(arguments: argparse.Namespace) -> str:
     if arguments.run is not _grade:
         return "run the same command to start over"
     if arguments.force:
-        return "what was graded is kept; without --force it goes on from there, with what has no score yet"
-    return "what was graded is kept, the same command goes on from there"
+        return "what was graded is kept; run it without --force to continue with what has no score yet"
+    return "what was graded is kept; run the same command to continue"
 
 
 @contextmanager
@@ -116,28 +136,55 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command("grade", _grade, "grade the submissions of a set, several at a time")
-    sub.add_argument("set", metavar="SET", help="01_relu, or relu for short")
-    sub.add_argument("student", metavar="STUDENT", nargs="*", help="only these (default: all in submitted/)")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument(
+        "student", metavar="STUDENT", nargs="*", help="grade only these students (default: all in submitted/)"
+    )
     sub.add_argument(
         "--seed", type=int, metavar="N", help="seed of the hidden inputs (default 0); regrade with --force"
     )
     sub.add_argument(
-        "--timeout", type=_seconds, metavar="S", help="seconds a cell may take (a notebook: four times that)"
+        "--timeout",
+        type=_seconds,
+        metavar="S",
+        help="time limit of a cell in seconds (a notebook gets four times that)",
     )
-    sub.add_argument("--force", action="store_true", help="grade again what is graded already")
+    sub.add_argument("--force", action="store_true", help="grade again what has already been graded")
     where = sub.add_mutually_exclusive_group()
     where.add_argument(
-        "--workers", type=_count, metavar="N", help=f"submissions at a time (default: one a core, {cores()} here)"
+        "--workers",
+        type=_count,
+        metavar="N",
+        help=f"submissions graded at a time (default: one per core, {cores()} here)",
     )
     where.add_argument(
         "--scheduler", metavar="URL", help="run submissions on the workers of this Dask scheduler: tcp://HOST:8786"
     )
-    sub.add_argument("--no-sandbox", action="store_true", help="go on where submitted code cannot be confined")
-    sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db: postgresql+psycopg://...")
+    sub.add_argument(
+        "--no-sandbox",
+        action="store_true",
+        help="grade without a sandbox: submitted code can then do everything that you can",
+    )
+    sub.add_argument(
+        "--db", metavar="URL", help="the gradebook to use instead of gradebook.db: postgresql+psycopg://..."
+    )
 
-    sub = command("collect", _collect, "bring folders and archives of notebooks into submitted/")
-    sub.add_argument("set", metavar="SET", help="01_relu, or relu for short")
+    sub = command("collect", _collect, "copy notebooks from folders and archives into submitted/")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="a folder, a notebook, a .zip or a .tar.gz")
+    sub.add_argument(
+        "--from",
+        dest="platform",
+        choices=PLATFORMS,
+        help="what the paths were downloaded from; an archive then holds a whole class, not one student's files "
+        "(folders: a class as NAME/, NAME.zip or NAME_SET.ipynb)",
+    )
+    sub.add_argument("--older", action="store_true", help="let an older file replace a newer one")
+    sub.epilog = (
+        "The outermost folder, the archive or the start of the file name is the student. If the course folder has a "
+        "students.csv (with a column id, and first_name, last_name, email, lms_user_id if known), only the students in "
+        f"it are collected. Replaced files are kept in replaced/. {EXIT_CODES}."
+    )
 
     sub = command(
         "doctor",
@@ -145,28 +192,32 @@ def _parser() -> argparse.ArgumentParser:
         "check submissions and repair what can be repaired; also works on a single notebook before it is submitted",
     )
     sub.add_argument("path", metavar="PATH", nargs="+", type=Path, help="submitted/, part of it, or any notebook")
-    sub.add_argument("--dry-run", action="store_true", help="say what is wrong, write nothing")
-    sub.epilog = f"{doctor.EXIT_CODES}. Files that are repaired are kept as they were in {KEPT}/."
+    sub.add_argument("--dry-run", action="store_true", help="report what is wrong and change nothing")
+    sub.epilog = f"{doctor.EXIT_CODES}. The original of each repaired file is kept in {KEPT}/."
 
-    sub = command("scores", _scores, "print the scores that the gradebook holds")
-    sub.add_argument("--csv", action="store_true", help="as comma-separated values")
-    sub.add_argument("--why", action="store_true", help="print a line on each lost point as well")
-    sub.add_argument("--db", metavar="URL", help="the gradebook, in place of gradebook.db")
+    sub = command("scores", _scores, "print the scores in the gradebook")
+    sub.add_argument("--csv", action="store_true", help="print comma-separated values")
+    sub.add_argument("--why", action="store_true", help="also print a line for each check that lost points")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
 
-    sub = command("sample", _sample, "build the sample class, grade it, write its feedback and compare its scores")
-    sub.add_argument("--update", action="store_true", help="write sample/expected.json in place of comparing with it")
+    sub = command(
+        "sample",
+        _sample,
+        "build and grade the sample class, write its feedback, and compare its scores with the expected ones",
+    )
+    sub.add_argument("--update", action="store_true", help="write sample/expected.json instead of comparing with it")
     return parser
 
 
 def _seconds(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds, 1 or more")
     return int(text)
 
 
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
     return int(text)
 
 
@@ -201,6 +252,7 @@ def _grade(arguments: argparse.Namespace) -> int:
         if early:
             at_end.callback(early.close)
         with _loading():
+            from graders.classroom.attention import attention
             from graders.classroom.checkup import misplaced
             from graders.classroom.console import say
             from graders.classroom.course import Course
@@ -221,17 +273,24 @@ def _grade(arguments: argparse.Namespace) -> int:
         say(*(f"{printable(student, 60)}: {problem}" for student, problem in strays))
         if unknown := sorted(chosen - set(students)):
             where = f"submitted/{unknown[0] if len(unknown) == 1 else 'STUDENT'}/{assignment}/"
-            raise CourseError(f"nothing handed in for {assignment} by {', '.join(unknown)}; it would be in {where}")
+            raise CourseError(f"nothing was handed in for {assignment} by {', '.join(unknown)}; it belongs in {where}")
         students = [student for student in students if not chosen or student in chosen]
         if not students:
             where = f"submitted/STUDENT/{assignment}/"
-            raise CourseError(f"nothing handed in for {assignment}: {where} is where it belongs")
+            raise CourseError(f"nothing was handed in for {assignment}: put submissions into {where}")
         at_end.enter_context(alone(course.source(assignment)))
         with phase("start: registering"):
             course.register(assignment)  # while the warm parent loads
+        course.reader.start()  # before there are threads
+        at_end.callback(course.close)
         workers = arguments.workers or cores()
         crew = at_end.enter_context(pool.hired(settings, workers, arguments.scheduler, say))
         faults = Grading(course, assignment, crew, settings).grade(students, arguments.force, len(strays))
+        told = {student: list(problems) for student, problems in faults.items()}
+        for student, problem in strays:
+            told.setdefault(student, []).append(problem)
+        for line in attention(told):
+            print(line)
     return 1 if faults or strays else 0
 
 
@@ -243,19 +302,23 @@ def _collect(arguments: argparse.Namespace) -> int:
     assignment = course.find(arguments.set)
     if missing := [str(path) for path in arguments.path if not path.exists()]:
         raise CourseError(f"there is no {', '.join(missing)}")
-    students, lines = collect(course.root, assignment, arguments.path)
-    for line in lines:
-        print(line, file=sys.stderr)
-    names = f" ({', '.join(students)})" if students else ""
+    came = collect(course.root, assignment, arguments.path, arguments.platform, arguments.older)
+    students = sorted(came.students)
+    for line in came.left_out:
+        print(printable(line, 1000), file=sys.stderr)
+    for line in came.replaced:
+        print(printable(line, 1000))
+    names = f" ({', '.join(printable(student, 60) for student in students)})" if students else ""
     print(f"{assignment}: {len(students)} collected into submitted/{names}")
-    return 1 if lines or not students else 0
+    return 1 if came.left_out or not students else 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
     with _loading():
         from graders.classroom.checkup import checkup
         from graders.classroom.course import Course
-    return checkup(Course(Path.cwd(), arguments.verbose), arguments.path, arguments.dry_run)
+    with closing(Course(Path.cwd(), arguments.verbose)) as course:
+        return checkup(course, arguments.path, arguments.dry_run)
 
 
 def _scores(arguments: argparse.Namespace) -> int:
@@ -263,14 +326,16 @@ def _scores(arguments: argparse.Namespace) -> int:
         from graders.classroom import report
         from graders.classroom.course import Course
         from graders.classroom.gradebook import Records
-    with Records(Course(Path.cwd(), arguments.verbose, arguments.db)) as records:
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         rows, most = records.scores()
         if arguments.csv:
             print(report.as_csv(rows, most), end="")
             return 0
         if not rows:
-            raise CourseError("nothing is graded yet: `python -m graders grade SET` does it")
+            raise CourseError("nothing has been graded yet: run `python -m graders grade SET`")
         print(report.table(rows, most))
+        if notes := records.notes():
+            print("", *notes, sep="\n")
         if arguments.why:
             print()
             for line in records.lines(rows):
@@ -291,13 +356,15 @@ def _sample(arguments: argparse.Namespace) -> int:
         if early:
             run.provide(early)
         course = Course(Path.cwd(), arguments.verbose)
+        course.reader.start()  # before there are threads
+        at_end.callback(course.close)
         settings = course.settings
         try:
             with pool.hired(settings, cores(), None, say) as crew:
                 crew.ready()
                 return run_sample(course, crew, settings, arguments.update)
         except PoolError as error:
-            say(f"graders: the sample class is harmless, it is graded without a sandbox ({error})")
+            say(f"graders: the sample class is harmless, so it is graded without a sandbox ({error})")
         settings = replace(settings, sandbox="off")
         with pool.hired(settings, cores(), None, say) as crew:
             return run_sample(course, crew, settings, arguments.update)

@@ -54,7 +54,9 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Any]
     with silence(), pristine():
         if not isinstance(task, testfile.FileTask):
             if get is None:
-                raise TypeError(f"{task_name} is an operation: say how to get at it, as lambda: {task_name}")
+                raise TypeError(
+                    f"{task_name} is an operation: pass a function that returns it, such as lambda: {task_name}"
+                )
             verdict = task.judge(check_name, proxy.operation(get()) if desk else Operation(Responder(get)), seed)
         elif desk:
             verdict = task.judge(check_name, desk.cell_source(task.first_line), seed, desk.run_file)

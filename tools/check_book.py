@@ -30,7 +30,7 @@ LINKS = {"href": ("a", "area", "link"), "src": ("img", "script", "iframe", "sour
 FORWARD = re.compile(r"^\d+; *url=(.+)", re.IGNORECASE)  # the page that the first one leads on to
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}  # endless
 REMEDY = {
-    "img": 'say what is to be seen, ![so](...), or in a code cell\'s metadata: "mystnb": {"image": {"alt": "so"}}',
+    "img": 'describe what it shows, ![so](...), or in a code cell\'s metadata: "mystnb": {"image": {"alt": "so"}}',
     "svg": 'give it role="img" and an aria-label, or aria-hidden="true" where the text beside it says the same',
 }
 
@@ -105,17 +105,17 @@ def contents_faults(html: Path, toc: Path) -> Iterator[str]:
     built = {file.relative_to(html).as_posix() for file in pages(html)}
     for name in sorted(wanted - built):
         source = name.removesuffix(".html")
-        yield f"{name}: {toc.name} lists it, and it was not built: does {source}.md or {source}.ipynb exist?"
+        yield f"{name}: {toc.name} lists it, but it was not built: does {source}.md or {source}.ipynb exist?"
     for name in sorted(name for name in built - wanted if "/" in name):
         remedy = f"remove {html.name}/ and build again, or list it"
-        yield f"{name}: {toc.name} does not list it, an older build left it: {remedy}"
+        yield f"{name}: {toc.name} does not list it; an older build left it: {remedy}"
 
 
 def page_faults(file: Path, html: Path) -> Iterator[str]:
     """What is wrong on one page of the book in `html`, one line each."""
     page, name = read(file), file.relative_to(html).as_posix()
     if page.red:
-        yield f"{name}: a formula is red, KaTeX could not read it: look for the red text on the page, mend its TeX"
+        yield f"{name}: a formula is red, KaTeX could not read it: look for the red text on the page, and fix its TeX"
     for picture in page.silent:
         yield f"{name}: no alternative text: {picture}: {REMEDY['svg' if picture.startswith('<svg') else 'img']}"
     for twin in sorted({i for i in page.ids if page.ids.count(i) > 1}):
@@ -134,18 +134,20 @@ def link_fault(link: str, file: Path, html: Path) -> str | None:
     if path.startswith("/") and file == html / LOST:
         path = below(path, html)
     if path.startswith("/"):
-        return f"the link to {link} begins at the root, which a book read from the disk does not have: make it relative"
+        return f"the link to {link} begins at the root, which a book opened from disk does not have: make it relative"
     target = (file.parent / path).resolve() if path else file
     if target.is_dir():
-        return f"the link to {link} leads to a folder, which shows nothing from the disk: link to its index.html"
+        return (
+            f"the link to {link} leads to a folder, which shows no page when opened from disk: link to its index.html"
+        )
     if not target.is_file():
-        return f"the link to {link} leads to no file: mend the link, or add the file"
+        return f"the link to {link} leads to a missing file: fix the link, or add the file"
     place = unquote(parts.fragment)
     if not place or target.suffix != ".html" or place in read(target).ids:
         return None
     if target == (html / GLOSSARY).resolve():
-        return f"the link to {link} names a term without an entry: add it to book/glossary.md, or mend the link"
-    return f"the link to {link} leads to no such place on that page: link to one of its headings"
+        return f"the link to {link} names a term without an entry: add it to book/glossary.md, or fix the link"
+    return f"the link to {link} leads to a place that the page does not have: link to one of its headings"
 
 
 def below(path: str, html: Path) -> str:
@@ -174,7 +176,11 @@ def main(arguments: list[str] | None = None) -> int:
         description="Check the built book: pages, formulas, links, alternative texts, terms, ids.",
     )
     parser.add_argument(
-        "html", nargs="?", type=Path, default=ROOT / "_build/html", help="the folder of the HTML (default: _build/html)"
+        "html",
+        nargs="?",
+        type=Path,
+        default=ROOT / "_build/html",
+        help="the folder with the HTML (default: _build/html)",
     )
     parser.add_argument("--toc", type=Path, default=ROOT / "_toc.yml", help="its table of contents (default: _toc.yml)")
     options = parser.parse_args(arguments)

@@ -140,11 +140,15 @@ def losses(page: str) -> dict[str, list[float]]:
                 exec(compile(code, "book/intro.md", "exec"), names)
         except Exception as error:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise FirstPageError(f"book/intro.md: its code stops, {text}: run the page's pieces in order") from error
+            raise FirstPageError(
+                f"book/intro.md: its code stops with {text}: run the page's pieces in order"
+            ) from error
     try:
         return {"a factor forgotten": names["by_hand"], "autograd": names["by_autograd"]}
     except KeyError as missing:
-        raise FirstPageError(f"book/intro.md: its code leaves no {missing}; the figure needs both losses") from None
+        raise FirstPageError(
+            f"book/intro.md: its code does not define {missing}; the figure needs both losses"
+        ) from None
 
 
 def draw_losses(curves: dict[str, list[float]]) -> str:
@@ -232,7 +236,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.first_page", description="Draw the first page's map and losses."
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; report what is out of date")
     check = parser.parse_args(arguments).check
     try:
         files = first_page(root)

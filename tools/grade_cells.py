@@ -61,8 +61,8 @@ def fill(notebook: NotebookNode, slug: str) -> None:
     pending: list[NotebookNode] = []
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", "")
-        if name.startswith("test_") and cell.metadata.nbgrader.grade:
-            continue
+        if cell.metadata.get("nbgrader", {}).get("grade") and f'\ngrade("{slug}", ' in cell.source:
+            continue  # written anew; a test of somebody's own stays
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
             cells, pending = cells + pending, []
             title = cell.source.split("\n", 1)[0].removeprefix("## ").strip()

@@ -1,4 +1,4 @@
-"""Run and build everything with another torch, beside what is committed, and report what changed.
+"""Run and build everything with another torch, in a separate copy, and report what changed.
 
     python -m tools.latest [--torch VERSION] [--fresh]
 
@@ -90,8 +90,11 @@ class Report:
         """The report as Markdown."""
         lines = [f"# The course with torch {self.torch}", ""]
         if self.doing:
-            lines += [f"**Incomplete: stopped while {self.doing}. What is missing below was not looked at.**", ""]
-        lines += [f"The stored outputs are of torch {self.was}; these of torch {self.torch}, Python {self.python}.", ""]
+            lines += [f"**Incomplete: stopped while {self.doing}. The parts missing below were not checked.**", ""]
+        lines += [
+            f"The stored outputs are from torch {self.was}; these are from torch {self.torch}, Python {self.python}.",
+            "",
+        ]
         lines += [f"- {line}" for line in self.summary()]
         lines += [
             "",
@@ -107,7 +110,7 @@ class Report:
             if ran.changes or ran.stopped:
                 lines += ["", f"### {ran.name}"]
             if ran.stopped:
-                lines += ["", f"It did not come to its end: {ran.stopped}"]
+                lines += ["", f"It did not finish: {ran.stopped}"]
             for change in ran.changes:
                 lines += ["", f"Cell `{change.cell}`, {change.kind}:", "", "```diff", *change.lines, "```"]
         lines += ["", "## The graders' tests", "", self.tests or "Not run."]
@@ -169,7 +172,7 @@ def environment(root: Path, folder: Path, torch: str, fresh: bool) -> Path:
         said = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
         raise LatestError(
             f"pip cannot install {torch}: {said[-1] if said else last_line(done.stderr)} (`pip index versions torch` "
-            "lists what it finds; where another package's pin is in the way, loosen it in constraints.txt)"
+            "lists what it finds; if another package's pin is in the way, loosen it in constraints.txt)"
         )
     return python
 
@@ -333,7 +336,7 @@ def run_file(python: Path, test: str, tree: Path, folder: Path, environ: dict[st
                 )
                 how = f"the process ended with status {done.returncode}"
             except subprocess.TimeoutExpired:
-                how = f"its file ran over {TEST_SECONDS} s"
+                how = f"its file ran for more than {TEST_SECONDS} s"
         if results.exists():
             break
         said = re.findall(
@@ -394,7 +397,7 @@ def naming(tree: Path, release: str) -> dict[str, int]:
 
 def last_line(text: str) -> str:
     """The last line of what a program said."""
-    return (text.strip().splitlines() or ["it said nothing"])[-1].strip()[:LINE_LENGTH]
+    return (text.strip().splitlines() or ["it printed nothing"])[-1].strip()[:LINE_LENGTH]
 
 
 def look(root: Path, folder: Path, report: Report, torch: str, fresh: bool) -> None:
@@ -405,16 +408,14 @@ def look(root: Path, folder: Path, report: Report, torch: str, fresh: bool) -> N
         save(report, folder)
 
     begin("making the environment")
-    say(f"[1/4] the environment, {torch}: minutes, and gigabytes where pip brings a CUDA build")
+    say(f"[1/4] the environment, {torch}: takes minutes, and gigabytes if pip installs a CUDA build")
     python = environment(root, folder, torch, fresh)
     there, here = facts(python), facts(Path(sys.executable))
     report.python, report.torch = there.python, there.packages["torch"]
     report.packages = differing(here.packages, there.packages)
-    say(f"      torch {report.torch}; the stored outputs are of {report.was}")
+    say(f"      torch {report.torch}; the stored outputs are from {report.was}")
     if "+cpu" in report.was and "+cpu" not in report.torch:
-        say(
-            "      pip brought a CUDA build: with PIP_EXTRA_INDEX_URL set to PyTorch's CPU index it takes the CPU build"
-        )
+        say("      pip installed a CUDA build: set PIP_EXTRA_INDEX_URL to PyTorch's CPU index to get the CPU build")
 
     tree, environ = folder / "tree", surroundings(python, folder, report.torch)
     copy_course(root, tree)
@@ -431,7 +432,7 @@ def look(root: Path, folder: Path, report: Report, torch: str, fresh: bool) -> N
         say(f"      {path.name}: {ran.stopped or verdict}, {ran.seconds:.0f} s")
 
     begin("running the graders' tests")
-    say("[3/4] the graders' tests: minutes")
+    say("[3/4] the graders' tests: takes minutes")
     report.tests, report.failures = run_tests(python, tree, folder, environ)
 
     begin("building the book")
@@ -468,11 +469,15 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.latest",
-        description="Run and build everything with another torch, beside what is committed, and report what changed.",
-        epilog="Exit code: 0 nothing changed, 1 something did, 2 it could not run. The report: _build/latest/report.md",
+        description="Run and build everything with another torch, in a separate copy, and report what changed.",
+        epilog="Exit codes: 0 nothing changed, 1 something changed, 2 it could not run. See _build/latest/report.md",
     )
-    parser.add_argument("--torch", metavar="VERSION", help="such as 2.14.1 (default: the newest that pip finds)")
-    parser.add_argument("--fresh", action="store_true", help="make the environment anew in place of updating it")
+    parser.add_argument(
+        "--torch", metavar="VERSION", help="a version such as 2.14.1 (default: the newest that pip finds)"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="create a new environment instead of updating the existing one"
+    )
     options = parser.parse_args(arguments)
     if options.torch is not None and not re.fullmatch(r"\d+(\.\d+)*[\w.+]*", options.torch):
         parser.error(f"--torch takes a version such as 2.14.1, not {options.torch!r}")

@@ -128,7 +128,7 @@ def faults(notebook: NotebookNode, outputs: bool, figures: Path) -> Iterator[str
     for position, cell in enumerate(notebook.cells, 1):
         name = f"cell {cell.get('id', position)}"
         if "id" not in cell or RANDOM_ID.fullmatch(cell.id) or not SLUG.fullmatch(cell.id):
-            yield f"{name}: give it an id that is a short word of yours, such as 'relu-backward'"
+            yield f"{name}: give it an id that is short and means something, such as 'relu-backward'"
         elif cell.id in seen:
             yield f"{name}: two cells have this id"
         seen.add(cell.get("id", ""))
@@ -165,9 +165,9 @@ def _output_faults(cell: NotebookNode, count: int) -> Iterator[str]:
             if match := pattern.search(shown):
                 yield f"shows {what}: {match.group()}"
         if "<dc:date>" in data.get("image/svg+xml", ""):
-            yield "a picture carries its date; draw it through canvas()"
+            yield "a picture contains its date; draw it through canvas()"
         if "fill: #ffffff" in data.get("image/svg+xml", ""):
-            yield "a picture has a white ground; draw it through canvas()"
+            yield "a picture has a white background; draw it through canvas()"
 
 
 def figure_name(cell: NotebookNode) -> str | None:
@@ -192,7 +192,7 @@ def generated_source(cell: NotebookNode, figures: Path) -> str | None:
     own = "\n".join(cell.source.splitlines()[calls[0] - 1 :])
     source = _formatted(f"{_extract(figures, name)}\n\n\n{own}\n")
     if (lines := source.count("\n") + 1) > FIGURE_LINES:
-        raise NotebookError(f"the figure takes {lines} lines, {FIGURE_LINES} is the limit")
+        raise NotebookError(f"the figure takes {lines} lines; the limit is {FIGURE_LINES}")
     return source
 
 
@@ -346,7 +346,7 @@ def process(path: Path, check: bool = False, run: bool = False) -> str:
     if new != old:
         write(path, new)
     ran = f", ran in {time.monotonic() - started:.1f} s" if run and outputs else ""
-    return ("in form" if new == old else "written") + ran
+    return ("in the committed form" if new == old else "written") + ran
 
 
 def committed(root: Path = ROOT) -> list[Path]:
@@ -357,16 +357,16 @@ def committed(root: Path = ROOT) -> list[Path]:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m tools.notebooks", description="Run notebooks, bring them into the committed form."
+        prog="python -m tools.notebooks", description="Run notebooks and bring them into the committed form."
     )
     parser.add_argument(
         "paths", nargs="*", type=Path, metavar="PATH", help="notebooks; all chapters and solutions if none is named"
     )
     parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 where a notebook is not in the committed form"
+        "--check", action="store_true", help="change nothing; exit 1 if a notebook is not in the committed form"
     )
     parser.add_argument(
-        "--execute", action="store_true", help="run the chapters first, their figure cells made from figures.py"
+        "--execute", action="store_true", help="run the chapters first, with their figure cells made from figures.py"
     )
     options = parser.parse_args(arguments)
     if options.check and options.execute:

@@ -17,6 +17,7 @@ import subprocess
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -29,10 +30,10 @@ from typing import Any
 
 import pytest
 
-TABLE = tomllib.loads((Path(__file__).parents[1] / "tests/groups.toml").read_text(encoding="utf-8"))
-UNPROVED, LISTS = TABLE.pop("unproved"), TABLE.pop("lists")
+TABLE = "tests/groups.toml"
 STAMPS = "_build/proved"
 PROGRAMS = ("bwrap", "c++", "chromium", "chromium-browser", "google-chrome", "initdb")  # without one, tests are skipped
+REQUIRE = "COURSE_REQUIRE_"  # with such a variable they fail instead
 NAMES = {  # what a group is made for each of, as the files of the tree show it
     "set": r"solutions/\d\d_(\w+)/.*",
     "page": r"book/(\w+)\.(?:ipynb|md)",
@@ -54,33 +55,35 @@ class Group:
     word: str
 
 
-def groups(files: Iterable[str]) -> dict[str, Group]:
+def groups(rows: dict[str, Any], lists: dict[str, list[str]], files: Iterable[str]) -> dict[str, Group]:
     """Return all groups of a tree with these files."""
     found = {}
-    for name, row in TABLE.items():
+    for name, row in rows.items():
         each = row.get("each")
         words = {m[1] for f in files if (m := re.fullmatch(NAMES[each], f))} | MADE.get(each, set()) if each else {""}
         for word in sorted(words):
-            tests, sources = (_spelt(patterns, word) for patterns in (row["tests"], [*row["sources"], "@always"]))
+            tests, sources = (_spelt(part, lists, word) for part in (row["tests"], [*row["sources"], "@always"]))
             found[name.replace("{}", word)] = Group(row["part"], tests, sources, word)
     return found
 
 
-def _spelt(patterns: list[str], word: str) -> list[str]:
+def _spelt(patterns: list[str], lists: dict[str, list[str]], word: str) -> list[str]:
     """Return the patterns with the lists that they name written out, and the word in its place."""
-    lists = {pattern: _spelt(LISTS[pattern[1:]], word) for pattern in patterns if pattern[0] == "@"}
-    return [found for pattern in patterns for found in lists.get(pattern, [pattern.replace("{}", word)])]
+    named = {pattern: _spelt(lists[pattern[1:]], lists, word) for pattern in patterns if pattern[0] == "@"}
+    return [found for pattern in patterns for found in named.get(pattern, [pattern.replace("{}", word)])]
 
 
 class Tree:
     """A folder, those of its files that git knows or would take, and the groups of its tests."""
 
     def __init__(self, root: Path) -> None:
-        """Read the list of files."""
+        """Read the list of files and the table."""
         self.root = root
         listed = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
         self.files = sorted({name for name in listed if name and (root / name).is_file()})
-        self.groups = groups(self.files)
+        rows = tomllib.loads((root / TABLE).read_text(encoding="utf-8"))
+        self.unproved, lists = rows.pop("unproved"), rows.pop("lists")
+        self.groups = groups(rows, lists, self.files)
         self._digests: dict[str, str] = {}
 
     def _git(self, *words: str) -> str:
@@ -95,13 +98,14 @@ class Tree:
 
         Those of which the code alone counts begin with `CODE`.
         """
-        row, found = self.groups[group], set()
+        row = self.groups[group]
+        found: set[str] = set()
         for pattern in row.sources:
             prefix = CODE if pattern.startswith(CODE) else ""
-            found |= {prefix + file for file in self.files if fnmatchcase(file, pattern.removeprefix(CODE))}
-        left_out = [pattern[1:] for pattern in row.sources if pattern[0] == "!"]
-        wanted = {file for file in found if not any(fnmatchcase(file, pattern) for pattern in left_out)}
-        return sorted(wanted | {file for place in _places(row) for file in self.files if _serves(file, place)})
+            wanted = pattern.removeprefix(CODE).removeprefix("!")
+            matched = {prefix + file for file in self.files if fnmatchcase(file, wanted)}
+            found = found - matched if pattern[0] == "!" else found | matched
+        return sorted(found | {file for place in _places(row.tests) for file in self.files if _serves(file, place)})
 
     def hash(self, group: str) -> str:
         """Return the hash of all that a group depends on."""
@@ -112,8 +116,9 @@ class Tree:
         if name not in self._digests:
             data = (self.root / name.removeprefix(CODE)).read_bytes()
             if name.startswith(CODE):
-                cells = [cell for cell in json.loads(data)["cells"] if cell["cell_type"] == "code"]
-                data = json.dumps(cells, sort_keys=True).encode()
+                with suppress(ValueError, KeyError):  # half written: then all of it counts
+                    cells = [cell for cell in json.loads(data)["cells"] if cell["cell_type"] == "code"]
+                    data = json.dumps(cells, sort_keys=True).encode()
             self._digests[name] = hashlib.sha256(data).hexdigest()
         return self._digests[name]
 
@@ -122,26 +127,31 @@ class Tree:
         file, _, test = nodeid.partition("::")
         name, _, parameters = test.partition("[")
         words = {re.sub(r"^(\d\d_|book/)", "", p) for p in parameters.rstrip("]").split("-")[:2]}
-        if file in UNPROVED:
+        if any(_lists(pattern, file, name, words) for pattern in self.unproved):
             return None
         for group, row in self.groups.items():
-            for pattern in row.tests:
-                place, _, parameter = pattern.partition("[")
-                place, _, wanted = place.partition("::")
-                if _within(file, place) and wanted in ("", name) and (not parameter or parameter[:-1] in words):
-                    return group
+            if any(_lists(pattern, file, name, words) for pattern in row.tests):
+                return group
         return None
 
     def may_hold(self, file: str) -> set[str]:
         """Return the groups that may have tests in a file; "": tests that belong to none."""
-        if file in UNPROVED:
+        if file in self.unproved:
             return {""}
-        return {group for group, row in self.groups.items() if any(_within(file, place) for place in _places(row))}
+        patterns = {"": self.unproved} | {group: row.tests for group, row in self.groups.items()}
+        return {group for group, tests in patterns.items() if any(_within(file, place) for place in _places(tests))}
 
 
-def _places(row: Group) -> set[str]:
-    """Return the files and folders that have a group's tests."""
-    return {re.split(r"::|\[", tests)[0] for tests in row.tests}
+def _places(tests: list[str]) -> set[str]:
+    """Return the files and folders that patterns of tests name."""
+    return {re.split(r"::|\[", pattern)[0] for pattern in tests}
+
+
+def _lists(pattern: str, file: str, name: str, words: set[str]) -> bool:
+    """Return whether a pattern lists a test: of this file, of this name, with these words among its parameters."""
+    place, _, parameter = pattern.partition("[")
+    place, _, wanted = place.partition("::")
+    return _within(file, place) and wanted in ("", name) and (not parameter or parameter[:-1] in words)
 
 
 def _within(file: str, place: str) -> bool:
@@ -157,13 +167,14 @@ def _serves(file: str, place: str) -> bool:
 
 @cache
 def environment() -> str:
-    """Return what else the outcome depends on: Python, torch, the machine, the programs that are there."""
+    """Return what else the outcome depends on: Python, torch, the machine, its programs, what is asked of the tests."""
     try:
         torch = version("torch")
     except PackageNotFoundError:
         torch = ""
     programs = [name for name in PROGRAMS if shutil.which(name)]
-    return json.dumps([platform.python_version(), torch, platform.platform(), programs, os.environ.get("WALK")])
+    asked = {name: value for name, value in sorted(os.environ.items()) if name == "WALK" or name.startswith(REQUIRE)}
+    return json.dumps([platform.python_version(), torch, platform.platform(), programs, asked])
 
 
 class Stamps:
@@ -314,14 +325,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Selection(tree, {(group, file) for group, file in proved}, {*wanted}))
         return
     stamps, only = Stamps(tree), {word for word in config.getoption("--only").split(",") if word}
+    if unknown := only - {word for g, row in tree.groups.items() for word in (g, row.part, row.word)}:
+        raise pytest.UsageError(f"no tests are called {' or '.join(sorted(unknown))}")
     wanted = {g for g, row in tree.groups.items() if not only or only & {g, row.part, row.word}}
-    if not wanted:
-        raise pytest.UsageError(f"no tests are called {' or '.join(sorted(only))}")
     skips = config.getoption("--proved") == "skip" and not os.environ.get("CI")
     selection = Selection(tree, {*stamps.proved()} if skips else set(), wanted if only else wanted | {""})
     config.pluginmanager.register(selection)
     config.pluginmanager.register(Keeper(stamps, selection))
-    loads = {g: row.word for g, row in tree.groups.items() if row.word and LOADS_SETS in _places(row)}
+    loads = {g: row.word for g, row in tree.groups.items() if row.word and LOADS_SETS in _places(row.tests)}
     sets = {word for group, word in loads.items() if not selection.leaves_out((group, LOADS_SETS))}
     os.environ.setdefault("COURSE_SETS", " ".join(sorted(sets)))
     os.environ["COURSE_CHANGED"] = " ".join(tree.groups[g].word for g in stamps.changed() if g.startswith("set "))

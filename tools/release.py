@@ -23,6 +23,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from graders.classroom.points import differing
 from tools.notebooks import ROOT, NotebookError, faults, normalise, read, to_text, write
 
 MARKERS = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)")
@@ -81,7 +82,8 @@ def gate(source: NotebookNode, release: NotebookNode) -> Iterator[str]:
         for line in map(str.strip, cell.source.splitlines()):
             for text, name in secret.items():
                 if text == line or (len(text) >= ANSWER_LENGTH and text in line):
-                    yield f"cell {cell.id}: a line of {name} that students do not get: {text!r}"
+                    yield f"cell {cell.id}: a line of {name} that students must not get: {text!r}"
+    yield from differing(source)
     for name, cell in graded.items():
         meta = cell.metadata.nbgrader
         if (twin := released.get(name)) is None:
@@ -96,9 +98,9 @@ def gate(source: NotebookNode, release: NotebookNode) -> Iterator[str]:
         if meta.solution and cell.cell_type == "code":
             yield from _stub_faults(name, twin.source)
         if meta.grade and not meta.solution and not any(re.fullmatch(rf"test_{task}_\w+", name) for task in tasks):
-            yield f"cell {name}: a test cell is named test_<solution cell>_<aspect>"
+            yield f"cell {name}: a test cell must be named test_<solution cell>_<aspect>"
         if meta.grade and not meta.solution and not (meta.locked and twin.source.strip()):
-            yield f"cell {name}: a test cell is locked and says what it checks"
+            yield f"cell {name}: a test cell must be locked and say what it checks"
 
 
 def _stub_faults(name: str, stub: str) -> Iterator[str]:
@@ -226,7 +228,9 @@ def release(root: Path = ROOT, check: bool = False) -> str:
         different = sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
         if check and different:
             raise ReleaseError(
-                "\n".join(f"exercises/{name}: not what solutions/ makes; run `make exercises`" for name in different)
+                "\n".join(
+                    f"exercises/{name}: differs from what solutions/ makes; run `make exercises`" for name in different
+                )
             )
         if not different:
             return f"exercises: {len(wanted)} files, unchanged"

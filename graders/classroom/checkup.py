@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from nbgrader.api import MissingEntry
@@ -18,11 +18,13 @@ from graders.classroom.submission import (
     files_in,
     folder_problems,
     misnamed,
+    not_read,
     notebook_problems,
     read_notebook,
     unreadable_folder,
     validate,
 )
+from graders.engine.errors import Overspent
 from graders.notebook import cells, doctor, form
 from graders.notebook.cells import Original
 from graders.notebook.codes import Code
@@ -100,7 +102,7 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
         else:
             single.append(path)
     if not (submissions or single or stray):
-        raise CourseError(f"nothing was handed in: {course.dirs.submitted_directory}/STUDENT/SET/ is where it belongs")
+        raise CourseError(f"nothing was handed in: put submissions into {course.dirs.submitted_directory}/STUDENT/SET/")
     released = ReleasedCells(course)
     bad = repaired = 0
     for found in stray:
@@ -115,8 +117,18 @@ def checkup(course: Course, paths: Iterable[Path], dry_run: bool) -> int:
         print(_summary(len(dict.fromkeys(submissions)), bad, repaired, dry_run))
     if single:
         known = {name: released.cells(key, name) for key in sets for name in course.notebooks(key)}
-        bad += doctor.treat_all(single, known, dry_run, validate)
+        bad += doctor.treat_all(single, known, dry_run, partial(_treat_alone, course))
     return 1 if bad or stray else 0
+
+
+def _treat_alone(
+    course: Course, path: Path, sets: Mapping[str, Mapping[str, Original]], root: Path, dry_run: bool
+) -> tuple[bool, list[Problem]]:
+    """Examine and repair a notebook by itself, in the reader's process."""
+    try:
+        return course.reader.ask(doctor.treat, path, sets, root, dry_run, validate)
+    except Overspent as error:
+        return False, [not_read(path.name, error)]
 
 
 def _summary(count: int, bad: int, repaired: int, dry_run: bool) -> str:
@@ -167,7 +179,7 @@ def _stray(course: Course, home: Path, student: str, name: str, sets: list[str])
     folder, turned = path.is_dir(), _named(student, sets)
     code, what, file = Code.OUTSIDE_SET, "is not in the folder of a set", name
     if folder:
-        code, what = Code.NO_SET, "is no set"
+        code, what = Code.NO_SET, "is not a set"
     if folder and turned and not _named(name, sets):
         meant, student, file = turned, name, f"{student}/{name}"
         code, what = Code.SWAPPED_FOLDERS, "has the set and student folders swapped"
@@ -206,15 +218,25 @@ def treat(released: ReleasedCells, submission: Submission, dry_run: bool) -> tup
     Returns:
         Whether it would be graded in its state at the end, and what was found.
     """
+    course = released.course
     try:
-        return _treat(released, submission, dry_run)
+        return course.reader.ask(_treat, course, submission, dry_run)
+    except Overspent as error:
+        return False, [not_read(f"{submission.folder.name}/", error)]
     except (OSError, ValueError) as error:
         what = f"cannot be repaired here ({error})"
         return False, [Problem(Code.NOT_REPAIRABLE, "its folder", what, "Check its permissions.", fatal=True)]
 
 
-def _treat(released: ReleasedCells, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:
-    course = released.course
+@cache
+def _released(course: Course) -> ReleasedCells:
+    """Return a course's released cells, once in a process."""
+    return ReleasedCells(course)
+
+
+def _treat(course: Course, submission: Submission, dry_run: bool) -> tuple[bool, list[Problem]]:
+    """Examine and repair, in the reader's process."""
+    released = _released(course)
     assignment, folder = submission.assignment, submission.folder
     names = course.notebooks(assignment)
     listed = [path.name for path in (course.root / course.dirs.source_directory / assignment).iterdir()]
@@ -267,7 +289,7 @@ def _repair_name(problem: Problem, folder: Path, files: list[str], dry_run: bool
         return problem
     if not dry_run:
         os.rename(folder / near[0], folder / problem.file)
-    return replace(problem, remedy="It gets that name.", fatal=False, repaired=True)
+    return replace(problem, remedy="It is renamed.", fatal=False, repaired=True)
 
 
 def _write_time(folder: Path, when: float) -> None:

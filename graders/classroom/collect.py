@@ -1,29 +1,44 @@
 """Bring in submissions from folders and archives, through nbgrader's own ``zip_collect``.
 
 What comes from students is not trusted: an archive is unpacked within limits, its links and its ways out of the folder
-are left out, and a file's name does not make it another student's.
+are left out, and nothing in it makes it another student's. What is replaced is kept, and nothing older replaces it.
 """
 
 import filecmp
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
 from nbgrader.apps import ZipCollectApp
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
-from graders.classroom.archive import ARCHIVES, MAX_UNPACKED, TIMES, ArchiveError, folder_of, unpack
+from graders.classroom.archive import (
+    ARCHIVES,
+    MAX_FILES,
+    MAX_UNPACKED,
+    TIMES,
+    ArchiveError,
+    Budget,
+    folder_of,
+    stem_of,
+    unpack,
+)
+from graders.classroom.platforms import FOLDERS, signed
+from graders.classroom.roster import read_roster
 from graders.classroom.submission import read_time
-from graders.classroom.whose import whose
+from graders.classroom.whose import Arrival, Claim, whose
 from graders.notebook.codes import Code
 from graders.notebook.files import MAX_BYTES, no_file
 from graders.notebook.problem import printable
+
+REPLACED = "replaced"  # the folder of what was handed in before: replaced/STUDENT/SET/TIME/
 
 
 @dataclass
@@ -34,15 +49,27 @@ class Intake:
         left_out: a line on each file that was left out.
         given: the folder that each argument was copied to, and the one that it means where it was typed.
         places: the folder that each archive went to, and that archive as if it had been copied like other files.
+        archives: those folders of arguments to which an archive was copied that was typed itself.
+        wrappers: those of the archives' folders that are the download of a whole class.
         claims: what ``zip_collect`` gets on each file that is taken, None before all of them are there.
         students: those whose files are taken.
+        replaced: a line on each earlier hand-in that was replaced, or came again.
+        budget: what may still come in.
+        platform: whose downloads these are, None: each archive is a student's.
+        older: whether what is older than an earlier hand-in replaces it.
     """
 
     left_out: list[str] = field(default_factory=list)
     given: dict[str, Path] = field(default_factory=dict)
     places: dict[Path, Path] = field(default_factory=dict)
+    archives: set[str] = field(default_factory=set)
+    wrappers: set[Path] = field(default_factory=set)
     claims: dict[Path, dict[str, object]] | None = None
     students: set[str] = field(default_factory=set)
+    replaced: list[str] = field(default_factory=list)
+    budget: Budget = field(default_factory=lambda: Budget(MAX_UNPACKED, MAX_FILES))
+    platform: str | None = None
+    older: bool = False
 
     @classmethod
     def of(cls, app: ZipCollectApp) -> "Intake":
@@ -57,7 +84,31 @@ class Intake:
         name = path.relative_to(root)
         if name.parts[0] in self.given:
             return str(self.given[name.parts[0]].joinpath(*name.parts[1:]))
-        return str(self.given.get("", Path()) / name)
+        return str(name)
+
+    def arrival(self, path: Path, root: Path) -> Arrival:
+        """Return a file below ``root`` with the names that may say whose it is."""
+        parts = path.relative_to(root).parts
+        skipped = 1 if parts[0] in self.given else 0  # the folder of all that came by one argument
+        if root.joinpath(*parts[: skipped + 1]) in self.wrappers:
+            skipped += 1
+        for at in range(skipped, len(parts) - 1):
+            if packed := self.places.get(root.joinpath(*parts[: at + 1])):
+                return Arrival("/".join(parts), (*parts[skipped:at], stem_of(packed)), parts[at + 1 :])
+        return Arrival("/".join(parts), parts[skipped:])
+
+    def arrivals(self, root: Path, assignment: str) -> list[Arrival]:
+        """Return all files below ``root``; of a platform's download that is one folder, what is in that folder."""
+        found = [self.arrival(path, root) for path in sorted(root.rglob("*")) if path.is_file()]
+        if self.platform in (None, FOLDERS):
+            return found
+        arrivals = []
+        for place in self.given:
+            ones = [one for one in found if one.file.startswith(f"{place}/")]
+            tops = {one.outer[0] if len(one.outer) > 1 else "" for one in ones}
+            within = len(tops) == 1 and "" not in tops and not signed(next(iter(tops)), assignment, self.platform)
+            arrivals += [one._replace(outer=one.outer[1:]) if within else one for one in ones]
+        return arrivals
 
 
 class Extractor(ExtractorPlugin):
@@ -76,9 +127,14 @@ class Extractor(ExtractorPlugin):
             copied = target / path.relative_to(given)
             copied.parent.mkdir(parents=True, exist_ok=True)
             folder, name = folder_of(copied), intake.shown(copied, target)
+            whole_class = intake.platform is not None and path.relative_to(given).parts[0] in intake.archives
             try:
-                intake.left_out += [f"{name}/{line}" for line in unpack(path, folder, 0, intake.places)]
+                unpacked = unpack(path, folder, intake.budget, whole_class)
+                intake.left_out += [f"{name}/{line}" for line in unpacked.left_out]
                 intake.places[folder] = copied
+                intake.places |= {folder / inner: folder / packed for inner, packed in unpacked.places.items()}
+                if whole_class:
+                    intake.wrappers.add(folder)
             except ArchiveError as error:
                 intake.left_out.append(f"{name}: left out, {error}. Ask for another")
 
@@ -92,26 +148,25 @@ def _copy(source: Path, target: Path) -> None:
 
 
 class Collector(FileNameCollectorPlugin):
-    """nbgrader's ``zip_collect`` plugin for this course: the student is the folder, or the start of the file's name.
+    """nbgrader's ``zip_collect`` plugin for this course: the student is the outermost folder or archive, see `whose`.
 
     ``ada/relu.ipynb``, ``ada.zip`` holding ``relu.ipynb``, ``ada/01_relu/relu.ipynb`` and ``ada_relu.ipynb`` are all of
     them ada's. Folders that the course itself has (``exercises``, ``01_relu``) say nothing about the student.
-    With ``c.FileNameCollectorPlugin.named_regexp`` set nbgrader's own rule is followed in place of this one.
+    With ``c.FileNameCollectorPlugin.named_regexp`` set that tells the student's name, which must be found in the
+    outermost folder's, archive's or file's name as well.
     """
 
     def collect(self, submitted_file: str) -> dict[str, object] | None:
         """Return the student, the notebook and the time of one extracted file, None for a file to leave out."""
         path, intake = Path(submitted_file), Intake.of(self.parent)
-        if self.named_regexp:
-            found = super().collect(submitted_file)
-            if found and not found.get("timestamp"):
-                found["timestamp"] = Time.of(path)
-        else:
-            if intake.claims is None:
-                intake.claims = self._claims(intake)
-            found = intake.claims.get(path)
+        if intake.claims is None:
+            intake.claims = self._claims(intake)
+            if not intake.given:  # it is nbgrader's own command: nobody else shows them
+                for line in intake.left_out + intake.replaced:
+                    self.log.warning(printable(line, 1000))
+        found = intake.claims.get(path)
         if found:
-            intake.students.add(found["student_id"])
+            intake.students.add(str(found["student_id"]))
         return found
 
     def _claims(self, intake: Intake) -> dict[Path, dict[str, object]]:
@@ -121,35 +176,132 @@ class Collector(FileNameCollectorPlugin):
         assignment = app.coursedir.assignment_id
         released = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
         submitted = Path(app.coursedir.root, app.coursedir.submitted_directory)
+        names = sorted(notebook.stem for notebook in released.glob("*.ipynb"))
         claims, left_out = whose(
-            sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()),
+            intake.arrivals(root, assignment),
             assignment,
-            sorted(notebook.stem for notebook in released.glob("*.ipynb")),
+            names,
             {path.name for path in submitted.glob("*")},
             shown=lambda file: intake.shown(root / file, root),
             same=lambda one, other: filecmp.cmp(root / one, root / other, shallow=False),
+            when=lambda file: Time.of(root / file).timestamp(),
+            roster=read_roster(Path(app.coursedir.root), app.coursedir.db_url),
+            platform=intake.platform,
+            rule=(lambda one: self._ruled(one, root, names)) if self.named_regexp else None,
         )
         intake.left_out += left_out
-        students: dict[Path, set[str]] = {}  # by folder
-        taken: dict[tuple[str, str], list[Path]] = {}
+        taken: dict[str, dict[str, list[Path]]] = {}
         for file, student, name in claims:
-            students.setdefault((root / file).parent, set()).add(student)
-            taken.setdefault((student, name), []).append(root / file)
-        stamps: dict[Path, Time] = {}
-        for folder in students:
-            stamp = folder / "timestamp.txt"
-            if len(students[folder]) == 1 and stamp.exists() and stamp.stat().st_size:  # else it may be another's
-                try:
-                    stamps[folder] = Time.read(stamp)
-                except ValueError as error:
-                    what = f"it {error}; the notebook's own time is taken. Fix it and collect again if that is wrong"
-                    intake.left_out.append(f"{intake.shown(stamp, root)}: left out, {what}")
-        found = {}
-        for (student, name), files in taken.items():
-            written = [stamps[path.parent] for path in files if path.parent in stamps]
-            when = min(written or map(Time.of, files))  # the same file may have come twice
-            found[files[0]] = {"student_id": student, "file_id": f"{name}.ipynb", "timestamp": when}
+            taken.setdefault(student, {}).setdefault(name, []).append(root / file)
+        stamps = _stamps(claims, root, intake)
+        found: dict[Path, dict[str, object]] = {}
+        for student, notebooks in taken.items():
+            hand_in = {}
+            for name, files in notebooks.items():
+                written = [stamps[path.parent] for path in files if path.parent in stamps]
+                when = min(written or map(Time.of, files))  # the same file may have come twice
+                hand_in[name] = (files[0], _not_in_future(when, intake, files[0], root))
+            folder = Path(app.coursedir.format_path(app.coursedir.submitted_directory, student, assignment))
+            if reason := replace(folder, hand_in, Path(app.coursedir.root), intake):
+                files = [file for file, _ in hand_in.values()]
+                intake.left_out.append(
+                    f"{' and '.join(intake.shown(file, root) for file in files)}: left out, {reason}"
+                )
+                continue
+            for name, (path, when) in hand_in.items():
+                found[path] = {"student_id": student, "file_id": f"{name}.ipynb", "timestamp": when}
         return found
+
+    def _ruled(self, one: Arrival, root: Path, names: list[str]) -> tuple[str, str] | str:
+        """Return the student and the notebook that ``named_regexp`` finds in a file's path, or why there are none."""
+        path = str(root / one.file)
+        if not path.endswith(tuple(self.valid_ext)):
+            return f"it does not end in {' or '.join(self.valid_ext)}"
+        found = re.match(self.named_regexp, path)
+        if not found or not found["student_id"] or not found["file_id"]:
+            return "c.FileNameCollectorPlugin.named_regexp does not fit its path"
+        after = sum(len(name) + 1 for name in (*one.outer, *one.inner))
+        start, end = found.span("student_id")
+        first = len(path) + 1 - after
+        if start < first or end > first + len(one.outer[0]):
+            where = f"where the student chose the name, or outside of {one.outer[0]!r}"
+            return f"c.FileNameCollectorPlugin.named_regexp finds the student {found['student_id']!r} {where}"
+        notebook = found["file_id"].removesuffix(".ipynb")
+        if notebook not in names:
+            return f"the assignment has only {' and '.join(f'{name}.ipynb' for name in names)}, not {notebook!r}"
+        return found["student_id"], notebook
+
+
+def _stamps(claims: Iterable[Claim], root: Path, intake: Intake) -> "dict[Path, Time]":
+    """Return the times in the ``timestamp.txt`` of folders that hold one student's notebooks; others are nobody's."""
+    students: dict[Path, set[str]] = {}
+    for file, student, _ in claims:
+        students.setdefault((root / file).parent, set()).add(student)
+    stamps: dict[Path, Time] = {}
+    for folder in students:
+        stamp = folder / "timestamp.txt"
+        if len(students[folder]) == 1 and stamp.exists() and stamp.stat().st_size:
+            try:
+                stamps[folder] = Time.read(stamp)
+            except ValueError as error:
+                what = f"it {error}; the notebook's own time is used. Fix it and collect again if that is wrong"
+                intake.left_out.append(f"{intake.shown(stamp, root)}: left out, {what}")
+    return stamps
+
+
+def _not_in_future(when: "Time", intake: Intake, file: Path, root: Path) -> "Time":
+    """Return a time, or now where it is later than any clock on earth has it: nothing could replace that hand-in."""
+    now = Time.now(UTC).replace(tzinfo=None, microsecond=0)
+    if when <= now + timedelta(days=1):
+        return when
+    what = f"its time, {when.isoformat()}, is in the future; the time of collection is used instead"
+    intake.left_out.append(f"{intake.shown(file, root)}: {what}")
+    return now
+
+
+def replace(folder: Path, hand_in: "dict[str, tuple[Path, Time]]", root: Path, intake: Intake) -> str | None:
+    """Keep what a student handed in before and is replaced now; return why it is not to be replaced.
+
+    Args:
+        folder: the submission's.
+        hand_in: by the notebook's name, the file that came in and its time; gets the earlier time of the same files.
+        root: the course's folder; what is replaced is kept in its ``replaced/``.
+        intake: gets a line on what is replaced.
+    """
+    owner = f"{folder.parent.name}'s"
+    for place in (folder.parent, folder):
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            return f"{place.relative_to(root)} is not a folder. Move it away and collect again"
+    before = sorted(folder.glob("*.ipynb")) if folder.is_dir() else []
+    if not before:
+        return None
+    new, old = max(when for _, when in hand_in.values()), Time.of_submission(folder, before)
+    equal = {path.stem for path in before} == set(hand_in) and all(
+        filecmp.cmp(path, hand_in[path.stem][0], shallow=False) for path in before
+    )
+    if equal and new == old:
+        return None
+    if equal and new > old and not intake.older:
+        for name, (file, _) in hand_in.items():
+            hand_in[name] = (file, old)
+        what = f"the same came in again, of {new.isoformat()}; its time stays {old.isoformat()}"
+        intake.replaced.append(f"{owner} {folder.name}: {what}. To take the new time, use --older")
+        return None
+    if not intake.older and new < old:
+        said = f"it is of {new.isoformat()}, older than what was handed in at {old.isoformat()}"
+        return f"{said}. To take it all the same, use --older"
+    day = f"{old:%Y-%m-%d_%H%M%S}"
+    kept = root / REPLACED / folder.parent.name / folder.name
+    kept = next(path for path in (kept / f"{day}{'~' * number}" for number in count()) if not path.exists())
+    try:
+        shutil.copytree(folder, kept, symlinks=True)
+    except OSError as error:
+        return (
+            f"what it would replace cannot be kept in {kept.relative_to(root)} ({error.strerror or 'its permissions'})"
+        )
+    what = f"the hand-in of {old.isoformat()} is replaced by that of {new.isoformat()}"
+    intake.replaced.append(f"{owner} {folder.name}: {what}; it is kept in {kept.relative_to(root).as_posix()}/")
+    return None
 
 
 class Time(datetime):
@@ -165,25 +317,32 @@ class Time(datetime):
         return cls.fromtimestamp(int(min(max(path.stat().st_mtime, 0), TIMES[1])), UTC).replace(tzinfo=None)
 
     @classmethod
+    def of_submission(cls, folder: Path, notebooks: Iterable[Path]) -> "Time":
+        """Return when what lies in ``submitted/`` was handed in: as ``timestamp.txt`` says, else as the files do."""
+        with suppress(ValueError, OSError):
+            return cls.read(folder / "timestamp.txt")
+        return max(map(cls.of, notebooks))
+
+    @classmethod
     def read(cls, path: Path) -> "Time":
         """Return the time in a ``timestamp.txt``; ValueError says why there is none."""
         with suppress(ValueError):
             if when := read_time(path):
                 return cls(*when.timetuple()[:6])
-        raise ValueError("is not the time at which it was handed in")
+        raise ValueError("does not contain the time of submission")
 
 
 def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
-    """Copy folders, notebooks and archives to where ``zip_collect`` looks, each path after the first to its own folder.
+    """Copy folders, notebooks and archives to where ``zip_collect`` looks, each path to a folder of its own.
 
     A file that is refused gets its line in ``intake``.
     """
     archive.mkdir(parents=True)
-    for given in paths:
-        place = ""
-        if intake.given:
-            place = next(name for name in map("~{}".format, count(1)) if not (archive / name).exists())
+    for number, given in enumerate(paths):
+        place = str(number)
         intake.given[place] = given if given.is_dir() else given.parent
+        if not given.is_dir() and given.name.lower().endswith(ARCHIVES):
+            intake.archives.add(place)
         for file in sorted(given.rglob("*")) if given.is_dir() else [given]:
             packed = file.name.lower().endswith(ARCHIVES)
             most = MAX_UNPACKED if packed else MAX_BYTES
@@ -198,15 +357,34 @@ def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
                 intake.left_out.append(f"{file}: left out, {what}. {remedy}")
             else:
                 try:
+                    intake.budget.take(size)
                     _copy(file, archive / place / file.relative_to(intake.given[place]))
+                except ArchiveError:
+                    most_of_all = f"{MAX_UNPACKED // 1_000_000:,} MB or {MAX_FILES:,} files"
+                    rest = f"it and all after it are more than {most_of_all}. Collect fewer at a time"
+                    intake.left_out.append(f"{file}: left out, {rest}")
+                    return
                 except OSError as error:
                     intake.left_out.append(
                         f"{file}: left out, it cannot be read ({error.strerror}). Check its permissions"
                     )
 
 
-def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """Collect ``paths`` into ``submitted/``; return the students that came in, and a line on each file left out."""
+def collect(
+    root: Path, assignment: str, paths: Iterable[Path], platform: str | None = None, older: bool = False
+) -> Intake:
+    """Collect ``paths`` into ``submitted/``; return what came in.
+
+    Args:
+        root: the course's folder.
+        assignment: the set.
+        paths: folders, archives and notebooks.
+        platform: the one that they were downloaded from: archives among them hold a whole class.
+        older: whether what is older than an earlier hand-in replaces it.
+
+    Raises:
+        CourseError: the list of students cannot be read.
+    """
     app = ZipCollectApp()
     app.initialize([assignment, "--force", "--log-level=CRITICAL", f"--CourseDirectory.root={root}"])
     downloaded = root / app.downloaded_directory
@@ -214,8 +392,11 @@ def collect(root: Path, assignment: str, paths: Iterable[Path]) -> tuple[list[st
     with tempfile.TemporaryDirectory(prefix="collect-", dir=downloaded) as folder:  # what lies there may be the path
         app.downloaded_directory = str(Path(app.downloaded_directory, Path(folder).name))
         intake = Intake.of(app)
+        intake.platform, intake.older = platform, older
         stage(paths, Path(app._format_collect_path(app.archive_directory)), intake)
         app.start()
     with suppress(OSError):  # it is not empty
         downloaded.rmdir()
-    return sorted(intake.students), [printable(line, 1000) for line in intake.left_out]
+    intake.left_out = [printable(line, 1000) for line in intake.left_out]
+    intake.replaced = [printable(line, 1000) for line in intake.replaced]
+    return intake

@@ -1,10 +1,14 @@
 """A course folder: its sets, who handed in, nbgrader opened on it with its configuration."""
 
+import json
 import logging
+import os
 import sqlite3
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGrader
@@ -13,12 +17,15 @@ from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from graders.classroom.errors import CourseError
 from graders.classroom.nbgrader_steps import TrustedExecute
+from graders.classroom.points import differing
+from graders.classroom.reader import Reader
 from graders.classroom.submission import Submission
 from graders.engine.job import Settings
+from graders.notebook.problem import printable
 
 
 class Course:
@@ -49,11 +56,17 @@ class Course:
         if not verbose:
             self.app.log.handlers = [logging.NullHandler()]
             self.app.log.setLevel(logging.ERROR)
+            logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's, of a gradebook that fails
         self.dirs: CourseDirectory = self.app.coursedir
         self.dirs.root = str(self.root)
         if db:
             self.dirs.db_url = db
         _check_gradebook(self.dirs.db_url)
+        self.reader = Reader(self)  # of all that students wrote
+
+    def close(self) -> None:
+        """End what it started."""
+        self.reader.close()
 
     @property
     def settings(self) -> Settings:
@@ -129,14 +142,36 @@ class Course:
         Raises:
             CourseError: nbgrader refuses.
         """
+        for name in self.notebooks(assignment):
+            source = json.loads((self.source(assignment) / f"{name}.ipynb").read_text(encoding="utf-8"))
+            for line in differing(source):
+                raise CourseError(f"{assignment}: {line}")
+        self._make_gradebook()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 self._convert(GenerateAssignment, assignment_id=assignment, student_id=".", release_directory=folder)
+            except OperationalError as error:
+                reason = printable(error.orig or error, 100)
+                raise CourseError(
+                    f"the gradebook cannot be written ({reason}): check its permissions and the disk"
+                ) from None
             except NbGraderException:
                 raise CourseError(
                     f"nbgrader cannot take {assignment} from {self.dirs.source_directory}/ (changed since the first "
                     f"submission was graded?): see `nbgrader generate_assignment {assignment}`"
                 ) from None
+
+    def _make_gradebook(self) -> None:
+        """Make the gradebook's file where there is none: whole at once, whoever is killed or comes second."""
+        url = make_url(self.dirs.db_url)
+        path = Path(str(url.database))
+        if url.get_backend_name() != "sqlite" or path.exists() or not url.database:
+            return
+        with tempfile.TemporaryDirectory(prefix=".gradebook-", dir=path.parent) as folder:
+            new = Path(folder, path.name)
+            Gradebook(f"sqlite:///{new}", self.dirs.course_id).close()
+            with suppress(FileExistsError):  # another command was quicker
+                os.link(new, path)
 
     def feedback(self, assignment: str) -> None:
         """Write the feedback of everybody whose submission is graded."""
@@ -152,26 +187,46 @@ def _check_gradebook(db_url: str) -> None:
     """Refuse a gradebook that cannot be used, and the one that nbgrader leaves when `alembic` is not found."""
     try:
         url = make_url(db_url)
-    except ArgumentError:
-        raise CourseError(f"{db_url!r} is not a database URL: sqlite:///FILE, postgresql+psycopg://...") from None
+    except (ArgumentError, ValueError):  # a port that is no number; the text may hold a password
+        forms = "sqlite:///FILE, or postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE"
+        raise CourseError(f"the gradebook's URL is not a database URL; it has the form {forms}") from None
     database = str(url.database)
+    if url.get_backend_name() == "sqlite" and not url.database:
+        raise CourseError("the gradebook's URL names no file: sqlite:///FILE")
     tables, version = _sqlite(Path(database)) if url.get_backend_name() == "sqlite" else _server(url)
     if tables and not version:
         name = Path(database).name if url.get_backend_name() == "sqlite" else f"the database {database!r}"
-        raise CourseError(f"{name} is half made (no alembic version): move it away, and grading makes a new one")
+        raise CourseError(f"{name} is incomplete (no alembic version): move it away, and grading creates a new one")
 
 
 def _sqlite(path: Path) -> tuple[set[str], object]:
     """The tables of a file, and nbgrader's version in it."""
-    if not path.exists():
+    if not _is_there(path):
         return set(), None
     try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        with sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True) as database:
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             version = "alembic_version" in tables and database.execute("SELECT * FROM alembic_version").fetchone()
     except sqlite3.DatabaseError as error:
         raise CourseError(f"{path.name} cannot be read ({error}): restore a copy of it or move it away") from None
     return tables, version
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether the gradebook is there.
+
+    Raises:
+        CourseError: it is not, and cannot be made there.
+    """
+    try:
+        if path.exists():
+            return True
+        possible = "\0" not in str(path) and path.parent.is_dir() and os.access(path.parent, os.W_OK)
+    except (OSError, ValueError):  # a name that no file can have
+        possible = False
+    if not possible:
+        raise CourseError(f"the gradebook {path} cannot be made there: its folder must exist, and be yours to write in")
+    return False
 
 
 def _server(url: URL) -> tuple[set[str], object]:
@@ -182,8 +237,11 @@ def _server(url: URL) -> tuple[set[str], object]:
             tables = set(inspect(connection).get_table_names())
             found = "alembic_version" in tables and connection.execute(text("SELECT * FROM alembic_version")).first()
         engine.dispose()
-    except (SQLAlchemyError, ImportError) as error:
+    except (SQLAlchemyError, ImportError, ValueError, TypeError) as error:
         reason = str(error).split("\n")[0][:200]
+        for secret in filter(None, [url.password, *map(str, url.query.values())]):
+            reason = reason.replace(secret, "***")
         remedy = "is the server up, and the URL postgresql+psycopg://USER:PASSWORD@HOST/DATABASE?"
-        raise CourseError(f"the gradebook at {url.render_as_string()} cannot be opened ({reason}): {remedy}") from None
+        place = url.set(query={}).render_as_string()
+        raise CourseError(f"the gradebook at {place} cannot be opened ({reason}): {remedy}") from None
     return tables, found

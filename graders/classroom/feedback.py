@@ -1,5 +1,6 @@
 """Feedback as a student reads it: points and messages, without hidden tests, grader source or scripts."""
 
+import os
 import re
 from html import escape
 
@@ -9,11 +10,15 @@ from nbconvert.filters import strip_ansi, strip_files_prefix
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import ClearHiddenTests
-from nbgrader.utils import is_grade
+from nbgrader.utils import is_grade, is_solution
 from pygments.token import STANDARD_TYPES
 
-from graders.judge.verdict import Verdict, shown_by
+from graders.classroom.report import checks_of
+from graders.judge.verdict import FORM, Verdict, shown_by
+from graders.notebook.cells import Original
 
+LONGEST = 20_000  # characters of a text cell: Markdown takes the square of a cell's length on some texts
+BOOK = re.compile(r"(?:\.\./)+book/(\w+)\.(?:ipynb|md|html)(#[\w-]*)?")
 OURS = re.compile(r"[\\/]graders[\\/]|from graders\b|import graders\b")
 TEXT = {"abbr", "acronym", "b", "blockquote", "br", "code", "del", "em", "hr", "i", "p", "pre", "strong", "sub", "sup"}
 HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -28,12 +33,18 @@ SCHEMES = {"http", "https", "mailto", "data"}
 PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*")
 
 
+class Cleaned(str):
+    """HTML that is clean already, with formulas that would not survive another cleaning."""
+
+
 def clean_page(text: str) -> str:
     """Return rendered Markdown without what could run, load something, or be seen outside the student's own cell.
 
     nbgrader's feedback template does not sanitise a student's Markdown cells, whatever ``sanitize_html`` says; it
     passes them through the filter ``strip_files_prefix``, in whose place ``nbgrader_config.py`` puts this one.
     """
+    if isinstance(text, Cleaned):
+        return text
     return nh3.clean(
         strip_files_prefix(text),
         tags=TAGS,
@@ -50,22 +61,41 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
     if (tag, name) == ("img", "src"):
         return value if PICTURE.fullmatch(value) else None
     if (tag, name) == ("a", "href"):
-        return None if value.strip().lower().startswith("data:") else value
+        return _link(value.strip())
     if name == "style":
         return None if "url" in value.lower() or "\\" in value else value
     return value
 
 
+def _link(target: str) -> str | None:
+    """Return where a link leads: in the page, elsewhere, to the course's site; None: to a file that is not there.
+
+    The course's texts link to ``../../book/01_relu.ipynb``. COURSE_URL, with which the book is built, is its address.
+    """
+    if target.startswith("#") or target.lower().startswith(("http://", "https://", "mailto:")):
+        return target
+    page, site = BOOK.fullmatch(target), os.environ.get("COURSE_URL", "").strip().rstrip("/")
+    return f"{site}/book/{page[1]}.html{page[2] or ''}" if page and site.startswith(("http://", "https://")) else None
+
+
 class Feedback(ClearHiddenTests):
     """Between nbgrader's ``GetGrades`` and the writing of the page: hide the tests, show the verdicts."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Make all cells fit to be read, and name the tests for the page's index."""
+        resources["graders"] = {"checks": checks_of(_as_released(nb))}
+        return super().preprocess(nb, resources)
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, cell_index: int
     ) -> tuple[NotebookNode, ResourcesDict]:
         """Make one cell fit to be read by its student."""
         if cell.cell_type != "code":
+            if len(cell.source) > LONGEST:
+                note = f"*The rest is left out: this cell has {len(cell.source):,} characters.*"
+                cell.source = f"{cell.source[:LONGEST]}\n\n{note}"
             return cell, resources
-        if is_grade(cell):
+        if is_grade(cell) and not is_solution(cell):  # in a solution the student's code ran
             self._remove_hidden_test_region(cell)
             cell.source = "\n".join(line for line in cell.source.splitlines() if not OURS.search(line)).strip()
             cell.outputs = _told(cell.outputs)
@@ -76,6 +106,24 @@ class Feedback(ClearHiddenTests):
                 elif "text/html" in output.get("data", {}):
                     output.data["text/html"] = clean_page(output.data["text/html"])
         return cell, resources
+
+
+def _as_released(notebook: NotebookNode) -> dict[str, Original]:
+    """Return the cells of a graded notebook that belong to the set, their texts the released ones in its test cells."""
+    cells = [(cell, cell.metadata.get("nbgrader") or {}) for cell in notebook.cells]
+    return {
+        meta["grade_id"]: Original(
+            meta["grade_id"],
+            cell.cell_type,
+            cell.source,
+            None,
+            bool(meta.get("grade")),
+            bool(meta.get("solution")),
+            True,
+        )
+        for cell, meta in cells
+        if "grade_id" in meta
+    }
 
 
 def _told(outputs: list[NotebookNode]) -> list[NotebookNode]:
@@ -94,7 +142,8 @@ def _told(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 def _layout(verdict: Verdict) -> str:
     """A verdict in the few tags that nbconvert's sanitising lets through, dressed by the template's Bootstrap."""
-    colour = "success" if verdict.earned == verdict.points else "danger" if not verdict.earned else "warning"
+    lost = verdict.points - verdict.earned
+    colour = "warning" if verdict.look == FORM or 0 < lost < verdict.points else "danger" if lost else "success"
     rows = "".join(
         f'<div class="row"><div class="col-xs-2 text-muted">{escape(name)}</div>'
         f'<div class="col-xs-10"><code>{escape(value)}</code></div></div>'

@@ -2,33 +2,34 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from shutil import copy, rmtree
 
-import nbformat
-from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
-from nbformat.v4.rwbase import rejoin_lines
-from nbgrader.api import Gradebook, MissingEntry, SubmittedNotebook
+from nbgrader.api import BaseCell, Grade, Gradebook, InvalidEntry, MissingEntry, SubmittedAssignment, SubmittedNotebook
 from nbgrader.converters import Autograde
-from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, Execute, SaveAutoGrades
-from nbgrader.utils import find_all_files, is_grade, is_solution
-from traitlets.utils.importstring import import_item
+from nbgrader.preprocessors import AssignLatePenalties
+from nbgrader.utils import find_all_files
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from graders.classroom.course import Course
-from graders.classroom.mark import MARK, Mark
-from graders.classroom.nbgrader_steps import TrustedExecute, save_grades
-from graders.classroom.outcome import causes, outcome_problems
+from graders.classroom.errors import CourseError
+from graders.classroom.graded import converter_of, mark_in, messages_in, notebook_in, read_executed
+from graders.classroom.mark import Mark
+from graders.classroom.nbgrader_steps import Grades, save_grades
 from graders.classroom.released import Released, originals
-from graders.classroom.report import Lost, check_of, why
-from graders.classroom.submission import Prepared, Submission
-from graders.engine.outcome import take_events
-from graders.judge.verdict import shown_by
-from graders.notebook.problem import Problem
+from graders.classroom.report import Lost, checks_of
+from graders.classroom.submission import TOLD, Prepared, Submission, not_read
+from graders.engine.errors import Overspent
+from graders.notebook.codes import Code
+from graders.notebook.files import read_bytes
+from graders.notebook.problem import Problem, Unreadable, printable
 
-OURS = (Execute, TrustedExecute, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata)  # steps that are done here
+GO_ON = "what was graded before is kept; put that right, and the same command, without --force, goes on from there"
+MAX_TOLD = 1000  # bytes of a file of the exchange: a time, or a secret of 128 letters
 
 
 class Records:
@@ -40,6 +41,7 @@ class Records:
 
     def __init__(self, course: Course) -> None:
         self.course = course
+        self._known = cache(self.released)  # by set, for what is read of many students
 
     @cached_property
     def _gradebook(self) -> Gradebook:
@@ -65,6 +67,25 @@ class Records:
         finally:
             self._gradebook.db.rollback()
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write to the gradebook within this; what was not committed when it ends is undone.
+
+        Raises:
+            CourseError: it cannot be written at all, for nobody.
+        """
+        try:
+            yield
+        except (OperationalError, InterfaceError, InvalidEntry) as error:  # the last is nbgrader's, of any of them
+            cause = error.__context__ if isinstance(error, InvalidEntry) else error
+            if not isinstance(cause, OperationalError | InterfaceError):
+                raise
+            reason = str(cause.orig).strip().splitlines()[0] if cause.orig else type(cause).__name__
+            raise CourseError(f"the gradebook cannot be written ({printable(reason)}): {GO_ON}") from None
+        finally:
+            with suppress(SQLAlchemyError):
+                self._gradebook.db.rollback()
+
     def released(self, assignment: str) -> Released:
         """Return a registered set as the gradebook holds it.
 
@@ -89,14 +110,14 @@ class Records:
         return marks if len(marks) == len(found) else None
 
     def _mark(self, submission: Submission, name: str) -> Mark | None:
+        path = self.course.autograded(submission) / f"{name}.ipynb"
         try:
-            data = json.loads(self.course.autograded(submission).joinpath(f"{name}.ipynb").read_bytes())
-            return Mark.of(data["metadata"][MARK])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, cut off by a kill, not ours
+            return self.course.reader.ask(mark_in, path) if path.exists() else None
+        except (Overspent, OSError, ValueError, KeyError, TypeError, AttributeError):  # cut off by a kill, not ours
             return None
 
     def is_graded(self, prepared: Prepared) -> bool:
-        """Return whether all is in place: marks of the very files, the submission's time, each grade in its row."""
+        """Return whether all is in place: marks of the very files, each grade in its row."""
         submission = prepared.submission
         marks = self.marks(submission, prepared.notebooks)
         if marks is None or any(marks[name].graded != ready.digest for name, ready in prepared.notebooks.items()):
@@ -106,99 +127,98 @@ class Records:
                 row = gradebook.find_submission(submission.assignment, submission.student)
             except MissingEntry:
                 return False
-            if prepared.time and row.timestamp != prepared.time:
-                return False
-            grades = [grade for notebook in row.notebooks for grade in notebook.grades]
-            return all(grade.auto_score is not None or grade.manual_score is not None for grade in grades)
+            return not _unscored(gradebook, submission.assignment).get(row.id, Unscored()).tests
 
     def score(self, submission: Submission) -> float | None:
-        """Return the score of a submission whose grading was finished, None where none was."""
-        if self.marks(submission, self.course.notebooks(submission.assignment)) is None:
-            return None
+        """Return the score that the gradebook holds of a submission, None where it was never graded as a whole."""
         with self._reading() as gradebook:
             try:
-                return gradebook.find_submission(submission.assignment, submission.student).score
+                row = gradebook.find_submission(submission.assignment, submission.student)
+                return _score(row, _unscored(gradebook, submission.assignment))
             except MissingEntry:
                 return None
 
-    def record(self, prepared: Prepared, executed: dict[str, NotebookNode]) -> list[Problem]:
+    def settle(self, prepared: Prepared) -> None:
+        """Bring time and late penalty of a graded submission up to date: a due date is set at any time."""
+        submission = prepared.submission
+        gradebook = self._gradebook
+        with self._writing():
+            row = gradebook.find_submission(submission.assignment, submission.student)
+            if prepared.time and row.timestamp != prepared.time:
+                row.timestamp = prepared.time
+                self._copy_told(submission)
+            for notebook in row.notebooks:
+                late = row.total_seconds_late
+                penalty = self._late_penalty(converter_of(self.course, submission), notebook, submission.student, late)
+                if (notebook.late_submission_penalty or 0) != (penalty or 0):
+                    notebook.late_submission_penalty = penalty
+            if gradebook.db.dirty:
+                gradebook.db.commit()
+
+    def record(self, prepared: Prepared, executed: Mapping[str, str], judged: Mapping[str, str]) -> list[Problem]:
         """Record a graded submission: one transaction a notebook, then the files, the marks in them.
 
         Args:
             prepared: the submission.
-            executed: its notebooks by name, as the engine gave them back; they are changed.
+            executed: its notebooks by name, JSON as the engine gave it back.
+            judged: the version of the checks, by notebook.
 
         Returns:
             What a person should know of how it ran.
+
+        Raises:
+            Overspent: a notebook cannot be read within the limits; nothing is recorded.
         """
         submission = prepared.submission
-        converter = self._converter(submission)
+        converter = converter_of(self.course, submission)
         converter.run_pre_convert_hook()
+        before = self.marks(submission, executed) or {}
+        same = all(name in before and before[name].graded == prepared.notebooks[name].digest for name in executed)
         self.forget(submission)
-        marks = {}
-        for name, notebook in executed.items():
-            events = tuple(take_events(notebook))
-            found = outcome_problems(f"{name}.ipynb", notebook, events)
-            marks[name] = Mark(prepared.notebooks[name].digest, tuple(found), events)
-            executed[name], _ = self._further_steps(converter, notebook, self._resources(submission, name))
-        self._save(prepared, executed, converter)
+        ask = self.course.reader.ask
+        read = {
+            name: ask(read_executed, self.course, prepared, name, text, judged[name]) for name, text in executed.items()
+        }
+        self._save(prepared, {name: found.grades for name, found in read.items()}, converter)
         folder = self._copy_files(submission, converter)
-        for name, notebook in executed.items():
-            notebook.metadata[MARK] = marks[name].as_data()
-            _write(folder / f"{name}.ipynb", nbformat.writes(notebook) + "\n")
+        for name, found in read.items():
+            _write(folder / f"{name}.ipynb", found.text.encode())
         converter.set_permissions(submission.assignment, submission.student)
         converter.run_post_convert_hook()
-        return [problem for mark in marks.values() for problem in mark.problems]
+        problems = [problem for found in read.values() for problem in found.problems]
+        return problems if same else problems + self._by_hand(submission)
+
+    def _by_hand(self, submission: Submission) -> list[Problem]:
+        """Return a problem for each score that a person gave an earlier file, and that still counts."""
+        found = []
+        with self._reading() as gradebook:
+            for notebook in gradebook.find_submission(submission.assignment, submission.student).notebooks:
+                for grade in notebook.grades:
+                    manual, auto = grade.manual_score, grade.auto_score
+                    if manual is not None and auto is not None and manual != auto:
+                        what = f"cell {grade.name} keeps the score given by hand, {manual:g} (the checks say {auto:g})"
+                        remedy = "It was given for an earlier file: look at it in the formgrader."
+                        found.append(Problem(Code.SCORE_BY_HAND, f"{notebook.name}.ipynb", what, remedy))
+        return found
 
     def forget(self, submission: Submission) -> None:
         """Remove the graded notebooks of a submission; what the gradebook holds stays."""
         rmtree(self.course.autograded(submission), ignore_errors=True)
 
-    def _converter(self, submission: Submission) -> Autograde:
-        """Return nbgrader's autograde for one submission: it carries the configuration and is never started."""
-        dirs = self.course.directories(assignment_id=submission.assignment, student_id=submission.student)
-        converter = Autograde(coursedir=dirs, parent=self.course.app)
-        converter.notebooks = [str(submission.folder / f"{name}.ipynb") for name in submission.notebooks]
-        return converter
-
-    def _resources(self, submission: Submission, name: str) -> ResourcesDict:
-        """Return what nbgrader's steps are told of a notebook."""
-        about = {
-            "student": submission.student,
-            "assignment": submission.assignment,
-            "notebook": name,
-            "db_url": self.course.dirs.db_url,
-        }
-        return ResourcesDict(unique_key=name, output_files_dir=f"{name}_files", nbgrader=about)
-
-    def _further_steps(
-        self, converter: Autograde, notebook: NotebookNode, resources: ResourcesDict
-    ) -> tuple[NotebookNode, ResourcesDict]:
-        """Run the configured steps after the execution that are not done here: they limit and clean what is kept."""
-        for entry in converter.autograde_preprocessors:
-            kind = import_item(entry) if isinstance(entry, str) else entry
-            if not (isinstance(kind, type) and issubclass(kind, OURS)):
-                step = kind(parent=converter) if isinstance(kind, type) else kind
-                notebook, resources = step(notebook, resources)
-        return notebook, resources
-
-    def _save(self, prepared: Prepared, executed: Mapping[str, NotebookNode], converter: Autograde) -> None:
+    def _save(self, prepared: Prepared, executed: Mapping[str, Grades], converter: Autograde) -> None:
         """Save grades, comments and late penalties."""
         student, assignment = prepared.submission.student, prepared.submission.assignment
         gradebook = self._gradebook
-        try:
+        with self._writing():
             if converter.create_student:
                 gradebook.update_or_create_student(student)
             time = {"timestamp": prepared.time} if prepared.time else {}
             submission = gradebook.update_or_create_submission(assignment, student, **time)
-            for name, notebook in executed.items():
+            for name, grades in executed.items():
                 row = gradebook.find_submission_notebook(name, assignment, student)
-                save_grades(gradebook, row, notebook)
+                save_grades(gradebook, row, grades)
                 row.late_submission_penalty = self._late_penalty(converter, row, student, submission.total_seconds_late)
                 gradebook.db.commit()
-        except BaseException:
-            gradebook.db.rollback()
-            raise
 
     def _late_penalty(self, converter: Autograde, row: SubmittedNotebook, student: str, late: float) -> float | None:
         """Return what the course's plugin takes off, from 0 to the score, as nbgrader's ``AssignLatePenalties``."""
@@ -222,32 +242,51 @@ class Records:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             copy(handed_in if name.as_posix() in theirs and handed_in.is_file() else path, target)
-        time = submission.folder / "timestamp.txt"
-        if time.is_file():
-            copy(time, folder)
+        self._copy_told(submission)
         return folder
+
+    def _copy_told(self, submission: Submission) -> None:
+        """Put beside the graded notebook what feedback through the exchange needs: the time, the student's secret."""
+        for name in TOLD:
+            with suppress(Unreadable):  # a link, a pipe, or nothing
+                _write(self.course.autograded(submission) / name, read_bytes(submission.folder / name, MAX_TOLD))
 
     # --- the class ---
 
     def notebook(self, submission: Submission, name: str) -> NotebookNode:
         """Return a submission's notebook after grading."""
-        text = self.course.autograded(submission).joinpath(f"{name}.ipynb").read_text(encoding="utf-8")
-        return rejoin_lines(nbformat.reads(text, as_version=4))
+        return notebook_in(self.course.autograded(submission) / f"{name}.ipynb")
 
     def scores(self) -> tuple[dict[str, dict[str, float | None]], dict[str, float]]:
-        """Return the score by student and assignment (None: not graded), and what each assignment is worth."""
+        """Return the score by student and assignment (None: not graded), and what each assignment is worth.
+
+        What the gradebook holds counts, wherever it was graded; a late penalty is taken off, as in nbgrader's export.
+        """
         with self._reading() as gradebook:
             most = {a.name: a.max_score for a in sorted(gradebook.assignments, key=lambda a: a.name)}
             rows: dict[str, dict[str, float | None]] = {student.id: {} for student in gradebook.students}
             for assignment in most:
                 for student in self.course.students(assignment):
                     rows.setdefault(student, {})[assignment] = None
-                names = self.course.notebooks(assignment)
+                unscored = _unscored(gradebook, assignment)
                 for row in gradebook.assignment_submissions(assignment):
-                    submission = self.course.submission(row.student_id, assignment)
-                    graded = self.marks(submission, names) is not None
-                    rows[row.student_id][assignment] = row.score if graded else None
+                    rows[row.student_id][assignment] = _score(row, unscored)
         return rows, most
+
+    def notes(self) -> list[str]:
+        """Return what a person should know of the scores: late penalties, cells that wait for a score by hand."""
+        found = []
+        with self._reading() as gradebook:
+            for assignment in sorted(gradebook.assignments, key=lambda a: a.name):
+                unscored = _unscored(gradebook, assignment.name)
+                for row in sorted(gradebook.assignment_submissions(assignment.name), key=lambda row: row.student_id):
+                    if row.late_submission_penalty and _score(row, unscored) is not None:
+                        less = min(row.late_submission_penalty, row.score)
+                        found.append(f"{row.student_id}  {assignment.name}  {less:g} points less: handed in late.")
+                if waiting := sum(not left.tests for left in unscored.values()):
+                    some = f"{waiting} submission{'s' * (waiting != 1)}"
+                    found.append(f"{assignment.name}: {some} with cells to be graded by hand: open the formgrader.")
+        return found
 
     def lines(self, rows: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
         """Yield a line on each lost point of the class.
@@ -258,7 +297,11 @@ class Records:
         for student in sorted(rows):
             for assignment, score in sorted(rows[student].items()):
                 if score is None:
-                    yield f"{student}  {assignment}  not graded"
+                    yield f"{printable(student, 60)}  {assignment}  not graded"
+                elif self.marks(self.course.submission(student, assignment), self.course.notebooks(assignment)) is None:
+                    folder = printable(f"{self.course.dirs.autograded_directory}/{student}/{assignment}/")
+                    where = f"{score:g}; the reasons are where it was graded, in {folder}"
+                    yield f"{printable(student, 60)}  {assignment}  {where}"
                 else:
                     yield from map(str, self.lost(assignment, student))
 
@@ -267,26 +310,57 @@ class Records:
         submission = self.course.submission(student, assignment)
         found = []
         for name in submission.notebooks:
-            notebook, mark = self.notebook(submission, name), self._mark(submission, name)
-            blamed = causes(notebook, mark.events if mark else ())
+            path = self.course.autograded(submission) / f"{name}.ipynb"
+            checks = checks_of(self._known(assignment).cells[name])
             with self._reading() as gradebook:
                 grades = {g.name: g for g in gradebook.find_submission_notebook(name, assignment, student).grades}
-                tasks = [cell.metadata.nbgrader.grade_id for cell in filter(is_solution, notebook.cells)]
-                for cell in filter(is_grade, notebook.cells):
-                    grade = grades[cell.metadata.nbgrader.grade_id]
-                    if grade.score < grade.max_score:
-                        verdict = shown_by(cell.outputs)
-                        task, check = check_of(grade.name, verdict, tasks)
-                        message = why(cell)
-                        if task in blamed and (verdict is None or verdict.look == "exists"):
-                            message = f"{message.rstrip('.')}. {blamed[task]}"
-                        points = grade.score, grade.max_score
-                        found.append(Lost(student, assignment, f"{task} {check}", *points, message))
+                try:
+                    said = self.course.reader.ask(messages_in, path, checks)
+                except Exception as error:  # the others have their lines
+                    said = {cell: ("its notebook", str(not_read(path.name, error))) for cell in list(grades)[:1]}
+                for cell, (check, message) in said.items():
+                    grade = grades[cell]
+                    waits = grade.manual_score is None and grade.auto_score is None
+                    if not message:
+                        message = "Waits to be graded by hand." if waits else "Graded by hand."
+                    elif grade.manual_score is not None:
+                        message = f"Given by hand; the checks say {grade.auto_score or 0:g}: {message}"
+                    if waits or grade.score < grade.max_score:
+                        found.append(Lost(student, assignment, check, grade.score, grade.max_score, message))
         return found
 
 
-def _write(path: Path, text: str) -> None:
+@dataclass(frozen=True)
+class Unscored:
+    """The grade cells of a submission that have no score: those that tests grade, those that a person does."""
+
+    tests: frozenset[str] = frozenset()
+    by_hand: frozenset[str] = frozenset()
+
+
+def _unscored(gradebook: Gradebook, assignment: str) -> dict[str, Unscored]:
+    """Return what has no score, by the ids of the submissions of which something has none."""
+    notebooks = gradebook.find_assignment(assignment).notebooks
+    by_hand = {cell.name for notebook in notebooks for cell in notebook.solution_cells}
+    query = gradebook.db.query(SubmittedNotebook.assignment_id, BaseCell.name)
+    query = query.join(Grade, Grade.notebook_id == SubmittedNotebook.id).join(BaseCell, Grade.cell_id == BaseCell.id)
+    query = query.filter(Grade.auto_score.is_(None), Grade.manual_score.is_(None))
+    query = query.filter(SubmittedNotebook.notebook_id.in_([notebook.id for notebook in notebooks]))
+    names: dict[str, set[str]] = {}
+    for submission, name in query:
+        names.setdefault(submission, set()).add(name)
+    return {key: Unscored(frozenset(found - by_hand), frozenset(found & by_hand)) for key, found in names.items()}
+
+
+def _score(row: SubmittedAssignment, unscored: Mapping[str, Unscored]) -> float | None:
+    """Return what a submission has earned, late penalties taken off; None where tests have not graded all of it."""
+    if row.id in unscored and unscored[row.id].tests:
+        return None
+    return max(0.0, row.score - (row.late_submission_penalty or 0.0))
+
+
+def _write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
     part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
+    part.write_bytes(data)
     part.replace(path)

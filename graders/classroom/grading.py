@@ -1,23 +1,28 @@
 """The loop that grades a class: each submission from its folder to the gradebook, as soon as it is done."""
 
+import errno
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nbformat import NotebookNode
-
 from graders.classroom.console import clock, overwrites, progress, say
 from graders.classroom.course import Course
-from graders.classroom.gradebook import Records
+from graders.classroom.errors import CourseError
+from graders.classroom.gradebook import GO_ON, Records
 from graders.classroom.released import Released, job_of
-from graders.classroom.submission import Prepared, Refused, Submission, prepare
+from graders.classroom.submission import Prepared, Refused, Submission, not_read, prepare
+from graders.classroom.version import version
 from graders.engine import pool
+from graders.engine.errors import Overspent
 from graders.engine.job import Job, Settings
 from graders.engine.sandbox import NoMemory
 from graders.engine.timing import phase
 from graders.notebook.codes import Code
-from graders.notebook.problem import Problem
+from graders.notebook.problem import Problem, printable
+
+# of a file that cannot be written: what would happen to every other submission too
+FOR_ALL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Kept:
 
     submission: Submission
     problems: tuple[Problem, ...]
+    earlier: bool  # other checks, or another seed, judged it
 
 
 Outcome = Prepared | Refused | Kept
@@ -45,6 +51,8 @@ class Grading:
         self.course, self.assignment, self.crew, self.settings = course, assignment, crew, settings
         self.records = Records(course)
         self.released: Released = self.records.released(assignment)
+        cells = self.released.cells
+        self.judged = {name: version(assignment, cells[name], settings.seed) for name in cells}
 
     def grade(self, students: Sequence[str], force: bool = False, named: int = 0) -> dict[str, list[Problem]]:
         """Grade the submissions of these students with progress, a line per fault on stderr and a summary.
@@ -58,7 +66,7 @@ class Grading:
             The faults, by student.
         """
         faults: dict[str, list[Problem]] = {}
-        graded = kept = number = 0
+        graded = kept = earlier = number = 0
         start = time.monotonic()
         with self.records:
             plan = [self._plan(student, force) for student in students]
@@ -72,6 +80,7 @@ class Grading:
                 failed = any(problem.fatal for problem in problems)
                 graded += isinstance(outcome, Prepared) and not failed
                 kept += isinstance(outcome, Kept)
+                earlier += isinstance(outcome, Kept) and outcome.earlier
                 left -= not isinstance(outcome, Kept)
                 if problems:
                     faults[student] = problems
@@ -82,9 +91,12 @@ class Grading:
         progress("")
         lines = named + sum(map(len, faults.values()))
         parts = [f"{graded + kept} of {len(plan)} submissions graded in {clock(time.monotonic() - start)}"]
-        parts += [f"{kept} of them before"] if kept else []
+        parts += [f"{kept} of them earlier"] if kept else []
         parts += [f"{lines} fault{'s' * (lines != 1)} above"] if lines else []
         print(f"{self.assignment}: {', '.join(parts)}.")
+        if earlier:
+            some = f"{earlier} submission{'s' * (earlier != 1)} by other checks, or with another seed, than today's"
+            print(f"{self.assignment}: graded {some}; `--force` grades everything again.")
         return faults
 
     def _plan(self, student: str, force: bool) -> Outcome | Submission:
@@ -93,17 +105,26 @@ class Grading:
         marks = None if force else self.records.marks(submission, submission.notebooks)
         if marks is None:
             return submission
-        found = prepare(submission, self.released)
+        found = self._prepare(submission)
         if isinstance(found, Refused) or not self.records.is_graded(found):
             return found
+        self.records.settle(found)
         ran = [problem for mark in marks.values() for problem in mark.problems]
-        return Kept(submission, (*found.problems, *ran))
+        earlier = any(mark.judged != self.judged[name] for name, mark in marks.items())
+        return Kept(submission, (*found.problems, *ran), earlier)
+
+    def _prepare(self, submission: Submission) -> Prepared | Refused:
+        try:
+            return self.course.reader.ask(prepare, submission, self.released)
+        except Exception as error:  # whatever a student wrote: the others are graded
+            self.course.app.log.info(traceback.format_exc())
+            return Refused(submission, (not_read(f"{submission.folder.name}/", error),))
 
     def _work(self, plan: Sequence[Outcome | Submission]) -> Iterator[tuple[Outcome, list[Job]]]:
         """Yield each submission with what has to be executed of it; it is read only now, if it was not before."""
         for step in plan:
             with phase("submission: reading"):
-                outcome = prepare(step, self.released) if isinstance(step, Submission) else step
+                outcome = self._prepare(step) if isinstance(step, Submission) else step
                 yield outcome, self._jobs(outcome)
 
     def _jobs(self, outcome: Outcome) -> list[Job]:
@@ -119,15 +140,24 @@ class Grading:
             return problems
         if isinstance(outcome, Refused):
             return with_earlier(problems, self.records.score(outcome.submission))
-        executed: dict[str, NotebookNode] = {}
+        executed: dict[str, str] = {}
         for name, result in zip(outcome.notebooks, results, strict=True):
             if isinstance(result, BaseException):
                 self.records.forget(outcome.submission)
-                return [*problems, _not_executed(f"{name}.ipynb", result)]
+                failed = [*problems, _not_executed(f"{name}.ipynb", result)]
+                return with_earlier(failed, self.records.score(outcome.submission))
             executed[name] = result
         try:
-            return problems + self.records.record(outcome, executed)
+            return problems + self.records.record(outcome, executed, self.judged)
+        except CourseError:
+            raise
+        except Overspent as error:
+            self.records.forget(outcome.submission)
+            return [*problems, not_read(f"{next(iter(executed))}.ipynb", error)]
         except Exception as error:  # of the database, of the disk, of a configured step: the others are graded
+            if isinstance(error, OSError) and error.errno in FOR_ALL:
+                where = printable(error.filename or "autograded/")
+                raise CourseError(f"{where} cannot be written ({error.strerror}): {GO_ON}") from None
             self.course.app.log.info(traceback.format_exc())
             self.records.forget(outcome.submission)
             return [*problems, _not_recorded(f"{next(iter(executed))}.ipynb", error)]
@@ -138,11 +168,13 @@ def with_earlier(problems: list[Problem], score: float | None) -> list[Problem]:
     at = next((number for number, problem in enumerate(problems) if problem.fatal), None)
     if score is None or at is None:
         return problems
-    remedy = f"{problems[at].remedy} Until then the score of what was graded before stays, {score:g}."
+    remedy = f"{problems[at].remedy} Until then the score of the file graded earlier stands: {score:g}."
     return [*problems[:at], replace(problems[at], remedy=remedy), *problems[at + 1 :]]
 
 
 def _not_executed(file: str, error: BaseException) -> Problem:
+    if isinstance(error, Overspent):
+        return not_read(file, error)
     if isinstance(error, NoMemory):
         remedy = "free some memory on the machine that graded it, use fewer --workers, and run it again."
         return Problem(Code.NO_MEMORY, file, str(error), f"It is not graded: {remedy}", fatal=True)
@@ -152,7 +184,7 @@ def _not_executed(file: str, error: BaseException) -> Problem:
 
 def _not_recorded(file: str, error: Exception) -> Problem:
     first = (str(error).strip() or "no reason given").splitlines()[0]
-    remedy = "It is not graded: look into it with --verbose, and run the same command again."
+    remedy = "It is not graded: run the same command again, with --verbose to see why it failed."
     what = f"could not be recorded ({type(error).__name__}: {first})"
     return Problem(Code.NOT_RECORDED, file, what, remedy, fatal=True)
 

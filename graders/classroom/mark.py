@@ -20,17 +20,19 @@ class Mark:
         graded: the digest of the file that was graded.
         problems: what a person should know of how it ran.
         events: the engine's.
+        judged: the `version` of the checks that judged it; "": an earlier one, which did not say.
     """
 
     graded: str
     problems: tuple[Problem, ...] = ()
     events: tuple[Event, ...] = ()
+    judged: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """Return the mark as JSON holds it."""
         problems = [asdict(problem) | {"code": problem.code.name} for problem in self.problems]
         events = [asdict(event) for event in self.events]
-        return {"form": FORM, "graded": self.graded, "problems": problems, "events": events}
+        return {"form": FORM, "graded": self.graded, "problems": problems, "events": events, "judged": self.judged}
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Mark | None":
@@ -38,4 +40,5 @@ class Mark:
         if data.get("form") != FORM:
             return None
         problems = tuple(Problem(**problem | {"code": Code[problem["code"]]}) for problem in data["problems"])
-        return cls(data["graded"], problems, tuple(Event(**event) for event in data["events"]))
+        events = tuple(Event(**event) for event in data["events"])
+        return cls(data["graded"], problems, events, data.get("judged", ""))

@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +20,8 @@ from traitlets import Bool, Enum, Integer
 from graders.classroom.mark import MARK, Mark
 from graders.classroom.outcome import outcome_problems
 from graders.classroom.released import Cells, job_of, originals
-from graders.classroom.submission import digest, notebook_problems, read_notebook
+from graders.classroom.submission import TOLD, digest, notebook_problems, read_notebook
+from graders.classroom.version import version
 from graders.engine.job import Settings
 from graders.engine.outcome import take_events
 from graders.engine.run import execute
@@ -65,7 +68,7 @@ class CleanSubmission(NbGraderPreprocessor):
         for folder, _, names in os.walk(copied):
             for name in names:
                 path = Path(folder, name)
-                listed = name == "timestamp.txt" or (source / path.relative_to(copied)).is_file()
+                listed = name in TOLD or (source / path.relative_to(copied)).is_file()
                 if not listed:
                     self.log.warning("Leaving out %s, which is not part of the assignment", path)
                     path.unlink()
@@ -87,15 +90,15 @@ class TrustedExecute(NbGraderPreprocessor):
     timeout = Integer(Settings.cell_time, help="Seconds for one cell.").tag(config=True)
     notebook_timeout = Integer(Settings.notebook_time, help="Seconds for all cells of a notebook.").tag(config=True)
     max_output = Integer(Settings.max_output, help="Characters of output kept per cell.").tag(config=True)
-    memory = Integer(Settings.memory, help="Bytes that a process of a notebook may take.").tag(config=True)
+    memory = Integer(Settings.memory, help="Bytes of memory that each process of a notebook may use.").tag(config=True)
     processes = Integer(Settings.processes, help="Processes and threads of a notebook at a time.").tag(config=True)
     disk = Integer(Settings.disk, help="Bytes of files that a notebook may write.").tag(config=True)
     seed = Integer(Settings.seed, help="Seed of the hidden inputs.").tag(config=True)
-    figures = Bool(False, help="Run locked cells that only draw (plot_...): half of the time.").tag(config=True)
+    figures = Bool(False, help="Run locked cells that only draw (plot_...); it doubles the time.").tag(config=True)
     sandbox = Enum(
         ("required", "off"),
         "required",
-        help="'off': go on without a sandbox. What is handed in can then do all that you can.",
+        help="'off': grade without a sandbox. Submitted code can then do everything that you can.",
     ).tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
@@ -107,6 +110,7 @@ class TrustedExecute(NbGraderPreprocessor):
         about = resources["nbgrader"]
         cells = _cells(about["db_url"], self.parent.parent.coursedir, about["assignment"], about["notebook"])
         about["digest"] = nb.metadata.pop(MARK)["digest"]
+        about["judged"] = version(about["assignment"], cells, self.seed)
         executed = execute(job_of(json.dumps(nb), cells, self.settings()))
         about["events"] = tuple(take_events(executed))
         about["problems"] = tuple(outcome_problems(f"{about['notebook']}.ipynb", executed, about["events"]))
@@ -139,25 +143,47 @@ class SaveGrades(SaveAutoGrades):
         about = resources["nbgrader"]
         with Gradebook(about["db_url"]) as gradebook:
             row = gradebook.find_submission_notebook(about["notebook"], about["assignment"], about["student"])
-            save_grades(gradebook, row, nb)
-        nb.metadata[MARK] = Mark(about["digest"], about["problems"], about["events"]).as_data()
+            save_grades(gradebook, row, grades_of(nb))
+        nb.metadata[MARK] = Mark(about["digest"], about["problems"], about["events"], about["judged"]).as_data()
         return nb, resources
 
 
-def save_grades(gradebook: Gradebook, row: SubmittedNotebook, notebook: NotebookNode) -> None:
+@dataclass(frozen=True)
+class Grades:
+    """What an executed notebook earned.
+
+    Args:
+        scores: by grade_id; None: to be graded by hand.
+        comments: nbgrader's own, by the grade_id of each answer.
+    """
+
+    scores: Mapping[str, float | None]
+    comments: Mapping[str, str | None]
+
+
+def grades_of(notebook: NotebookNode) -> Grades:
+    """Return the grades and comments of an executed notebook, as nbgrader's ``SaveAutoGrades`` finds them."""
+    scores, comments = {}, {}
+    for cell in notebook.cells:
+        if is_grade(cell):
+            scores[cell.metadata.nbgrader["grade_id"]], _ = determine_grade(cell)
+        if is_solution(cell) or is_task(cell):
+            meta = cell.metadata.nbgrader
+            untouched = meta.get("checksum") == compute_checksum(cell) and not is_task(cell)
+            comments[meta["grade_id"]] = "No response." if untouched else None
+    return Grades(scores, comments)
+
+
+def save_grades(gradebook: Gradebook, row: SubmittedNotebook, found: Grades) -> None:
     """Put the grades and comments of an executed notebook into its row, as nbgrader's ``SaveAutoGrades`` does.
 
     A manual score stays, and then the cell is to be looked at again; all is in one transaction.
     """
     grades = {grade.name: grade for grade in row.grades}
     comments = {comment.name: comment for comment in row.comments}
-    for cell in notebook.cells:
-        if is_grade(cell):
-            grade = grades[cell.metadata.nbgrader["grade_id"]]
-            grade.auto_score, _ = determine_grade(cell)
-            grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
-        if is_solution(cell) or is_task(cell):
-            meta = cell.metadata.nbgrader
-            untouched = meta.get("checksum") == compute_checksum(cell) and not is_task(cell)
-            comments[meta["grade_id"]].auto_comment = "No response." if untouched else None
+    for name, score in found.scores.items():
+        grades[name].auto_score = score
+        grades[name].needs_manual_grade = grades[name].manual_score is not None or score is None
+    for name, comment in found.comments.items():
+        comments[name].auto_comment = comment
     gradebook.db.commit()

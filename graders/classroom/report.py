@@ -1,13 +1,19 @@
 """Scores and lost points as text."""
 
+import ast
 import csv
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nbformat import NotebookNode
+from nbgrader.utils import is_solution
 
+from graders.classroom.released import Cells
 from graders.judge.verdict import Verdict, shown_by
+from graders.notebook.problem import printable
+
+FORMULA = ("=", "+", "-", "@")  # how a field begins that a spreadsheet would compute
 
 
 @dataclass(frozen=True)
@@ -22,44 +28,72 @@ class Lost:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.student}  {self.assignment}  {self.check}: {self.earned:g} of {self.points:g}. {self.message}"
+        parts = printable(self.student, 60), printable(self.assignment, 60), printable(self.check, 100)
+        return f"{'  '.join(parts)}: {self.earned:g} of {self.points:g}. {printable(self.message, 4000)}"
 
 
-def check_of(cell: str, verdict: Verdict | None, tasks: Iterable[str]) -> tuple[str, str]:
-    """Return the task and the check of a test cell, the check in words: ("round_ste", "second order").
+def checks_of(cells: Cells) -> dict[str, tuple[str, str]]:
+    """Return the task and the check of each test cell of a released notebook, the check in words.
+
+    The cell's call of `grade` names both. Where it has none, the task is the answer cell above it.
 
     Args:
-        cell: its `grade_id`.
-        verdict: what it showed; where it showed none, its `grade_id` tells: ``test_round_ste_second_order``.
-        tasks: the `grade_id` of each solution cell.
+        cells: the released ones, in the notebook's order.
+
+    Returns:
+        By `grade_id`: ``test_round_ste_second_order`` is ("round_ste", "second order").
     """
-    if verdict is not None:
-        return verdict.task, verdict.check.replace("_", " ")
-    name = cell.removeprefix("test_")
-    task = max((t for t in tasks if name.startswith(f"{t}_")), key=len, default="")
-    return task, name.removeprefix(task).replace("_", " ").strip()
+    found, task = {}, ""
+    for name, cell in cells.items():
+        if cell.solution:
+            task = name
+        if cell.grade:
+            called = _called(cell.source)
+            check = called[1] if called else name.removeprefix("test_").removeprefix(f"{task}_")
+            found[name] = called[0] if called else task, check.replace("_", " ")
+    return found
+
+
+def _called(source: str) -> tuple[str, str] | None:
+    """Return the task and the check in a grade cell's ``grade("relu", "Square", "gradient", ...)``."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except SyntaxError:
+        return None
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "grade":
+            words = [a.value for a in node.args[:3] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            if len(words) == 3:
+                return words[1], words[2]
+    return None
+
+
+def verdict_of(cell: NotebookNode) -> Verdict | None:
+    """Return the verdict of a graded cell; None for one in which the student's code ran, whatever it shows."""
+    return None if is_solution(cell) else shown_by(cell.get("outputs", ()))
 
 
 def why(cell: NotebookNode) -> str:
     """Return one line on what a graded test cell says about its points."""
-    for output in cell.outputs:
+    for output in cell.get("outputs", ()):
         if output.output_type == "error":
             return f"{output.ename}: {output.evalue}".split("\n")[0].strip(": ")
         if output.output_type == "stream" and output.name == "stderr":
             return "something was written to stderr, which nbgrader scores 0"
-    verdict = shown_by(cell.outputs)
+    verdict = verdict_of(cell)
     return verdict.message if verdict else "the cell gave no verdict"
 
 
 def table(rows: Mapping[str, Mapping[str, float | None]], most: Mapping[str, float]) -> str:
     """Return scores as a table, a line per student and a column per assignment; ``-`` where nothing was graded."""
-    width = max([len("student"), *map(len, rows)])
+    names = {student: printable(student, 60) for student in rows}
+    width = max([len("student"), *map(len, names.values())])
     head = "  ".join(["student".ljust(width), *(f"{name:>{max(len(name), 8)}}" for name in most), "   total"])
     lines = [head, "-" * len(head)]
     for student in sorted(rows):
         scores = [rows[student].get(name) for name in most]
         cells = [_score(score, max(len(name), 8)) for name, score in zip(most, scores, strict=True)]
-        lines.append("  ".join([student.ljust(width), *cells, _score(sum(score or 0 for score in scores), 8)]))
+        lines.append("  ".join([names[student].ljust(width), *cells, _score(sum(score or 0 for score in scores), 8)]))
     totals = [_score(value, max(len(name), 8)) for name, value in most.items()]
     lines += ["-" * len(head), "  ".join(["points".ljust(width), *totals, _score(sum(most.values()), 8)])]
     return "\n".join(lines)
@@ -67,6 +101,12 @@ def table(rows: Mapping[str, Mapping[str, float | None]], most: Mapping[str, flo
 
 def _score(value: float | None, width: int) -> str:
     return f"{'-' if value is None else f'{value:g}':>{width}}"
+
+
+def field(text: object) -> str:
+    """Return a text as a field of comma-separated values: on one line, and no formula to a spreadsheet."""
+    safe = printable(text)
+    return f"'{safe}" if safe.lstrip().startswith(FORMULA) else safe
 
 
 def as_csv(rows: Mapping[str, Mapping[str, float | None]], names: Iterable[str]) -> str:
@@ -78,5 +118,5 @@ def as_csv(rows: Mapping[str, Mapping[str, float | None]], names: Iterable[str])
     for student in sorted(rows):
         scores = [rows[student].get(name) for name in names]
         cells = ["" if score is None else f"{score:g}" for score in scores]
-        writer.writerow([student, *cells, f"{sum(score or 0 for score in scores):g}"])
+        writer.writerow([field(student), *cells, f"{sum(score or 0 for score in scores):g}"])
     return text.getvalue()

@@ -57,7 +57,7 @@ def clear(course: Course) -> None:
         places = list(dict.fromkeys(place for name, place in there if name not in own))
         more = f", nor {'is' if len(others) == 2 else 'are'} {len(others) - 1} more" if len(others) > 1 else ""
         raise SampleError(
-            f"{printable(others[0], 60)} is not of the sample class{more}: sample would remove {', '.join(places)}; "
+            f"{printable(others[0], 60)} is not in the sample class{more}: sample would remove {', '.join(places)}; "
             "run it in another clone, or move these away first"
         )
     for step in STEPS:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
@@ -18,13 +18,18 @@ from nbformat import NotebookNode
 from nbgrader.utils import parse_utc
 
 from graders.classroom.released import Cells, Released, sanitise
+from graders.engine.errors import Overspent
 from graders.notebook import cells, form
 from graders.notebook.cells import Original, claimed
 from graders.notebook.codes import Code
 from graders.notebook.files import KEPT, no_file, read_bytes, resembles
 from graders.notebook.problem import Problem, Unreadable, printable
 
-LEFT_BEHIND = {"timestamp.txt", ".DS_Store", ".ipynb_checkpoints", "__pycache__", "submission_secret.txt", KEPT}
+TOLD = (
+    "timestamp.txt",
+    "submission_secret.txt",
+)  # files that nbgrader's exchange adds: when, and for whom the feedback is
+LEFT_BEHIND = {*TOLD, ".DS_Store", ".ipynb_checkpoints", "__pycache__", KEPT}
 MAX_FILES = 200  # files and folders of a submission
 
 
@@ -113,6 +118,16 @@ def prepare(submission: Submission, released: Released) -> Prepared | Refused:
     return Prepared(submission, ready, handed_in(submission.folder), tuple(problems))
 
 
+def not_read(name: str, error: Exception) -> Problem:
+    """Return the problem of a submission, or a file of it, that cannot be read within the limits, or at all."""
+    how = str(error) if isinstance(error, Overspent) else f"fails ({type(error).__name__}: {error})"
+    what, remedy = (
+        f"cannot be read: that {how}",
+        "Look at its text, its size and its metadata, and ask for a plain one.",
+    )
+    return Problem(Code.NOT_READ, name, what, remedy, fatal=True)
+
+
 def digest(notebook: NotebookNode, known: Cells) -> str:
     """Return what tells a repaired notebook from one that would be graded in another way, whatever its outputs are."""
     found = []
@@ -185,7 +200,7 @@ def folder_problems(folder: Path, notebooks: Iterable[str], listed: Iterable[str
     except OSError as error:
         return [unreadable_folder(inside, error)]
     if len(files) > MAX_FILES:
-        what, remedy = f"holds more than {MAX_FILES} files", f"Keep {', '.join(wanted)}, and no other."
+        what, remedy = f"holds more than {MAX_FILES} files", f"Keep only {', '.join(wanted)}."
         return [Problem(Code.TOO_MANY_FILES, inside, what, remedy, fatal=True)]
     problems: list[Problem] = []
     others = []
@@ -221,15 +236,15 @@ def misnamed(wanted: str, others: Iterable[str]) -> list[str]:
 
 def _missing(folder: Path, name: str, near: list[str], others: Iterable[str]) -> Problem:
     if len(near) == 1:
-        what = f"is missing, there is {near[0]!r} instead"
+        what = f"is missing; there is {near[0]!r} instead"
         remedy = f"Rename it, or let `{_doctor(folder)}` do so, and grade again."
         return Problem(Code.NOTEBOOK_MISNAMED, name, what, remedy, fatal=True)
     if near:
-        what = f"is missing, there are {' and '.join(map(repr, near[:3]))}"
+        what = f"is missing; there are {' and '.join(map(repr, near[:3]))}"
         remedy = f"Rename the right one to {name} and grade again."
         return Problem(Code.NOTEBOOK_MISNAMED, name, what, remedy, fatal=True)
     rest = [other for other in others if other.endswith(".ipynb")]
-    hint = f", there is {rest[0]!r}" if rest else ""
+    hint = f"; there is {rest[0]!r}" if rest else ""
     return Problem(Code.NOTEBOOK_MISSING, name, f"is missing{hint}", "Ask for it and grade again.", fatal=True)
 
 
@@ -254,10 +269,13 @@ def time_problem(folder: Path) -> Problem | None:
     if not os.path.lexists(path) or (reason and reason.code is not Code.FOLDER):
         return None  # links and devices are named already
     with suppress(ValueError):
-        read_time(path)
+        time = read_time(path)
+        if time and time > datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1):
+            what, remedy = f"says {time:%Y-%m-%d %H:%M} UTC, which has not come yet", "Write the right time there."
+            return Problem(Code.FUTURE_TIME, path.name, what, remedy)
         return None
     remedy = f"`{_doctor(folder)}` writes one from the time of the notebook."
-    what = "is not the time at which it was handed in"
+    what = "does not contain the time of submission"
     return Problem(Code.MALFORMED_TIME, path.name, what, remedy, fatal=True)
 
 

@@ -3,9 +3,11 @@
 import json
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 
+from graders.engine.clock import PATIENCE
 from graders.engine.job import Settings
 from graders.engine.memory import Share
 from graders.engine.sandbox import Parent
@@ -15,6 +17,7 @@ from graders.inside.wire import Message, WireError, decode_message, encode
 
 PART = 500  # characters of an exception's text: see `graders.inside.shell.PART`
 GRACE = 3.0  # seconds for an interrupt to arrive
+TICK = 0.25  # seconds until the notebook's clock is looked at again
 
 
 class KernelGone(Exception):
@@ -53,6 +56,7 @@ class Kernel:
     ) -> None:
         self._warm = warm
         self._number, self._channel = warm.kernel(settings, forbid, file, share)
+        self._clock: Callable[[], float] = share.clock if share else monotonic
         self.alive = True
 
     def __enter__(self) -> "Kernel":
@@ -74,7 +78,7 @@ class Kernel:
         Args:
             source: its text.
             show: called with what it shows, as JSON values that anybody may have written.
-            seconds: how long it may take.
+            seconds: how long it may take, of its own time: see `graders.engine.clock`.
 
         Raises:
             OutOfTime, KernelGone: it did not end by itself.
@@ -117,15 +121,15 @@ class Kernel:
         self, kind: bytes, data: bytes, seconds: float, show: Callable[[object], None] | None = None
     ) -> bytes:
         if not self.alive:
-            raise KernelGone("it had died before")
-        end = monotonic() + seconds
+            raise KernelGone("it had already died")
+        end = self._clock() + seconds
         try:
             try:
-                self._channel.send(kind, data, end)
+                self._channel.send(kind, data, monotonic() + PATIENCE * seconds)
                 return self._wait(kind, end, show)
             except TimeoutError:
                 self._warm.signal(self._number, signal.SIGINT)
-                self._wait(frames.CELL, monotonic() + GRACE, show)  # whatever ends it
+                self._wait(frames.CELL, self._clock() + GRACE, show)  # whatever ends it
         except TimeoutError:
             self.close()
             raise Stuck from None
@@ -138,7 +142,7 @@ class Kernel:
         """Return the frame that ends what `kind` began."""
         wanted = (frames.DONE,) if kind == frames.QUIET else (frames.DONE, frames.ANSWER)
         while True:
-            got, data = self._channel.receive(end)
+            got, data = self._receive(end)
             if got in wanted:
                 if got == frames.DONE and kind in (frames.ASK, frames.FILE):
                     raise ChannelError("no answer")
@@ -147,6 +151,11 @@ class Kernel:
                 try:
                     show(json.loads(data))
                 except (ValueError, RecursionError):
-                    raise ChannelError("what it shows is no JSON") from None
-            if monotonic() > end:
-                raise TimeoutError
+                    raise ChannelError("what it shows is not JSON") from None
+
+    def _receive(self, end: float) -> tuple[bytes, bytes]:
+        """Return the next frame, unless the clock comes to its end first."""
+        while (left := end - self._clock()) > 0:
+            with suppress(TimeoutError):
+                return self._channel.receive(monotonic() + min(left, TICK))
+        raise TimeoutError

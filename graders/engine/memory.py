@@ -1,10 +1,16 @@
-"""Memory that kernels share: control groups, where this machine lets us make them."""
+"""What kernels share, memory and processors: control groups, where this machine lets us make them."""
 
 import os
-import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
+
+from graders.engine.clock import Clock, Group, Tree
+
+ROOT = Path("/sys/fs/cgroup")
+BESIDE = ("cpu", "cpuacct")  # of version 1: hierarchies beside that of memory
+WEIGHT = 1024  # of a notebook among those that run at a time, where version 1 counts; version 2 begins with equals
+PERIOD = 100_000  # microseconds: in each of them a notebook has one processor for so long, and no more
 
 
 def new_group() -> Path | None:
@@ -13,12 +19,12 @@ def new_group() -> Path | None:
     None: there is no such thing here, or it is not ours to make. Then what each process may take is the only limit.
     """
     share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        for left in Path(root).glob("graders-*"):  # by a grader that was killed
+    for root, file in ((ROOT / "memory", "memory.limit_in_bytes"), (ROOT, "memory.max")):
+        for left in root.glob("graders-*"):  # by a grader that was killed
             if not Path("/proc", left.name.split("-")[1]).exists():
                 with suppress(OSError):
                     remove(left)
-        group = Path(root, f"graders-{os.getpid()}-{secrets.token_hex(4)}")
+        group = root / f"graders-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             group.mkdir()
         except OSError:
@@ -28,26 +34,50 @@ def new_group() -> Path | None:
                 limit.write(str(share))
             if file == "memory.max":
                 (group / "cgroup.subtree_control").write_text("+memory")
+                with suppress(OSError):  # not everybody who is given memory to share out is given processors
+                    (group / "cgroup.subtree_control").write_text("+cpu")
             (group / "warm").mkdir()
-            return group
         except OSError:  # made, but of another hierarchy
             group.rmdir()
+            continue
+        for place in _beside(group):
+            with suppress(OSError):  # it may be another name of the one before
+                place.mkdir()
+            _write(place / "cpu.shares", WEIGHT * (os.cpu_count() or 1))  # as if each notebook stood alone
+        return group
     return None
 
 
+def _beside(group: Path) -> list[Path]:
+    """Return where a control group of version 1 is in the other hierarchies; of version 2 there is one."""
+    top = ROOT / "memory"
+    return [ROOT / name / group.relative_to(top) for name in BESIDE] if group.is_relative_to(top) else []
+
+
+def _write(file: Path, value: object) -> None:
+    """Write into a file of a control group, if it has it."""
+    with suppress(OSError), file.open("r+") as held:
+        held.write(str(value))
+
+
 def remove(group: Path) -> None:
-    """Remove a control group and those in it.
+    """Remove a control group and those in it, in every hierarchy.
 
     Raises:
         OSError: something in it still runs.
     """
-    for own in group.glob("*/"):
-        own.rmdir()
-    group.rmdir()
+    for place in [*filter(Path.is_dir, _beside(group)), group]:
+        if place.is_dir():  # another name of the one before
+            for own in place.glob("*/"):
+                own.rmdir()
+            place.rmdir()
 
 
 class Share:
-    """What all kernels of a notebook may have of memory, together: a control group, where one can be made.
+    """What all kernels of a notebook may have together: a control group, where one can be made.
+
+    Of memory so many bytes; of the processors one, and while others want them as much as each other notebook. The
+    ``clock`` tells how much of its time the notebook has had.
 
     Args:
         run: the control group of all notebooks of a run; None where there is none.
@@ -57,30 +87,43 @@ class Share:
     def __init__(self, run: Path | None, most: int) -> None:
         self._run = run
         self.group: Path | None = None
-        if run is None:
-            return
-        group = run / secrets.token_hex(4)
+        self._places: list[Path] = []
+        self._tree = Tree()
+        if run is not None:
+            self._make(run, run / secrets.token_hex(4), most)
+        self.clock = Clock(Group(self._places) if self.group else self._tree)
+
+    def _make(self, run: Path, group: Path, most: int) -> None:
         with suppress(OSError, ValueError):
             group.mkdir()
             name = "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
             (group / name).write_text(str(min(most, int((run / name).read_text()) * 3 // 4)))
             self.group = group
+            self._places.append(group)
+        for place in _beside(group) if self.group else ():
+            with suppress(OSError):
+                place.mkdir()
+                self._places.append(place)
+        for place in self._places:
+            _write(place / "cpu.shares", WEIGHT)
+            _write(place / "cpu.cfs_period_us", PERIOD)
+            _write(place / "cpu.cfs_quota_us", PERIOD)
+            _write(place / "cpu.max", f"{PERIOD} {PERIOD}")
 
     def take(self, process: int) -> None:
-        """Bring a kernel that has not started anything under the limit, if that can be done.
+        """Bring a kernel that has not started anything under the limits, if that can be done.
 
         Args:
-            process: its number where its parent is, one namespace further in than here.
+            process: its number here.
         """
-        if self._run is None or self.group is None:
-            return
-        with suppress(OSError):
-            for number in (self._run / "warm" / "cgroup.procs").read_text().split():
-                with suppress(FileNotFoundError, ProcessLookupError):  # another kernel, that has ended meanwhile
-                    status = Path("/proc", number, "status").read_text()
-                    if re.search(rf"^NSpid:\t\d+\t{process}\b", status, re.MULTILINE):
-                        (self.group / "cgroup.procs").write_text(number)
-                        return
+        self._tree.roots.append(process)
+        for place in self._places:
+            with suppress(OSError):  # it may have ended meanwhile
+                (place / "cgroup.procs").write_text(str(process))
+
+    def memory(self) -> int | None:
+        """Return the bytes that all of the notebook's processes hold, their files in memory too; None: nobody says."""
+        return self._tree.memory() if self.group is None else _held(self.group)
 
     @property
     def starved(self) -> bool:
@@ -92,9 +135,19 @@ class Share:
 
     def close(self) -> None:
         """Remove the group; while something in it is on its way out it stays, and goes with the run's."""
-        if self.group is not None:
+        for place in self._places:
             with suppress(OSError):
-                self.group.rmdir()
+                place.rmdir()
+
+
+def _held(group: Path) -> int | None:
+    """Return the bytes of a control group, but for what the system keeps of files on disk; None: it does not say."""
+    for whole, cache in (("memory.usage_in_bytes", "cache"), ("memory.current", "file")):
+        with suppress(OSError, ValueError, KeyError):
+            used = int((group / whole).read_text())
+            stat = dict(map(str.split, (group / "memory.stat").read_text().splitlines()))
+            return used - (int(stat[cache]) - int(stat["shmem"]))
+    return None
 
 
 def killed(group: Path) -> int:

@@ -6,17 +6,19 @@ from dataclasses import asdict, dataclass
 from nbformat import NotebookNode
 
 CELL_TIME, NOTEBOOK_TIME, KERNEL_DIED, OUTPUT_CUT = "CellTimeLimit", "NotebookTimeLimit", "KernelDied", "OutputLimit"
+SUSPECT = "Suspect"  # a cell whose text reaches for what no answer needs
+RUNNING_ON = (OUTPUT_CUT, SUSPECT)  # what neither ends a cell nor keeps it from running
 CUT = "output cut: this cell wrote more than"
 KEY = "graders"  # in the metadata of an executed notebook
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that ended a cell, kept it from running, or cut what it wrote.
+    """Something that ended a cell, kept it from running, cut what it wrote, or that a person should look at.
 
     Args:
         cell: its number in the notebook, from 0.
-        name: `CELL_TIME`, `KERNEL_DIED`, `NOTEBOOK_TIME` or `OUTPUT_CUT`.
+        name: `CELL_TIME`, `KERNEL_DIED`, `NOTEBOOK_TIME`, `OUTPUT_CUT` or `SUSPECT`.
         did: the end of a sentence that begins with the cell: "ran longer than 4 s and was stopped".
         ran: whether the cell began to run.
     """

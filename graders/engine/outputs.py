@@ -11,6 +11,8 @@ from graders.inside.channel import TOO_LONG
 
 JSON = re.compile(r"application/(.*\+)?json")
 MAX_DEPTH = 50  # of what is shown as JSON; whoever reads the notebook later has less to spare than who wrote it
+DEPTH = 8  # of what a message holds, in a notebook's file
+MAX_INTEGER = 1 << 64  # beyond it no reader has to understand a number
 LEAST = 100  # characters that a message counts as, so that many short ones end too
 RESULT = 20_000  # a result or an error of more characters is not kept once the rest is cut
 
@@ -116,7 +118,7 @@ class Outputs:
         more = {}
         if kind == "execute_result":
             count = content.get("execution_count")
-            more["execution_count"] = count if type(count) is int and 0 <= count < 1 << 31 else None
+            more["execution_count"] = count if _is_count(count) else None
         output = new_output(kind, data=data, metadata=metadata, **more)
         self.list.append(output)
         if mark:
@@ -134,7 +136,7 @@ def _sizes(metadata: object) -> dict[str, dict[str, int]]:
     """Return how large images are shown, by media type. Pages write metadata as it is, so nothing else is kept."""
     found = metadata.items() if isinstance(metadata, dict) else ()
     kept = {
-        _text(kind): {name: sizes[name] for name in ("width", "height") if type(sizes.get(name)) is int}
+        _text(kind): {name: sizes[name] for name in ("width", "height") if _is_count(sizes.get(name))}
         for kind, sizes in found
         if isinstance(sizes, dict)
     }
@@ -146,12 +148,19 @@ def _text(value: object) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _size(value: object) -> int:
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
+def _size(value: object, depth: int = DEPTH) -> int:
+    """About how many characters a value takes in a notebook's file, in which each entry has an indented line."""
     if isinstance(value, dict):
-        return sum(len(str(k)) + _size(v) for k, v in value.items())
+        return sum(len(str(k)) + depth + _size(v, depth + 1) for k, v in value.items())
     if isinstance(value, list):
-        return sum(map(_size, value)) + len(value)
-    return len(value) if isinstance(value, str) else 8
+        return sum(depth + _size(v, depth + 1) for v in value)
+    if isinstance(value, int) and value.bit_length() > 64:  # to write it takes time
+        return value.bit_length() // 4
+    return len(value) if isinstance(value, str) else len(repr(value))
 
 
 def _bundle(data: object) -> dict[str, object]:
@@ -161,14 +170,20 @@ def _bundle(data: object) -> dict[str, object]:
 
 
 def _json(value: object) -> object:
-    """Return the value if any file can hold it and any reader read it, or None: half characters, NaN, too deep."""
+    """Return the value if any file can hold it and any reader read it, or None.
+
+    Half characters, NaN, integers of thousands of digits, too deep: these somebody could not.
+    """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
-    return value if _shallow(value, MAX_DEPTH) else None
+    return value if _plain(value, MAX_DEPTH) else None
 
 
-def _shallow(value: object, left: int) -> bool:
+def _plain(value: object, left: int) -> bool:
+    """Return whether a value is nested at most so deep, and its integers are those that every reader has."""
+    if isinstance(value, int):
+        return abs(value) < MAX_INTEGER
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return left > 0 and all(_shallow(v, left - 1) for v in inside)
+    return left > 0 and all(_plain(v, left - 1) for v in inside)

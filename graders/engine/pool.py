@@ -1,4 +1,4 @@
-"""Runs jobs: in this process, in others of this machine, or on the machines of a Dask scheduler.
+"""Runs jobs: in other processes of this machine, or on the machines of a Dask scheduler.
 
 Whoever asks gets each result with the key that came with the job. A worker that dies costs at most the jobs that it had
 in hand.
@@ -23,21 +23,22 @@ from multiprocessing import get_context
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet, WeakValueDictionary
 
-import nbformat
 import torch
-from nbformat import NotebookNode
 
+from graders.engine import bounds
 from graders.engine import run as engine
-from graders.engine.errors import PoolError
+from graders.engine.errors import Overspent, PoolError
 from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel
 from graders.engine.sandbox import NoMemory, SandboxError
 from graders.engine.timing import phase
 
 Key = TypeVar("Key")
-Result = NotebookNode | BaseException  # an executed notebook, or why there is none
 Json = str
+Result = Json | BaseException  # an executed notebook, or why there is none
+MEMORY = 4 << 30  # bytes that a worker may map beyond what it starts with
 PATIENCE = 5.0  # seconds without a result after which a crew is looked at
 
 
@@ -50,7 +51,7 @@ class Mismatch(Exception):
 
 
 class Local:
-    """Processes of this machine, forked from this one: what it has imported they need not.
+    """Processes of this machine, forked from this one, so they inherit its imports.
 
     Args:
         workers: how many.
@@ -65,6 +66,9 @@ class Local:
     def __init__(self, workers: int, settings: Settings) -> None:
         self.workers, self._settings = workers, settings
         self._folder = tempfile.TemporaryDirectory(prefix="grading-")
+        self._number = 0  # of the last job
+        self._futures: WeakValueDictionary[int, Future[str]] = WeakValueDictionary()
+        self._spent: WeakSet[Future[str]] = WeakSet()
         self._start()
 
     def _start(self) -> None:
@@ -78,6 +82,7 @@ class Local:
             self.workers, context, initializer=_begin, initargs=(os.getpid(), self._folder.name, context.Lock())
         )
         self._starting = [self._executor.submit(_ready, self._settings) for _ in range(self.workers)]
+        self._processes = dict(self._executor._processes)  # all of them, from the first job on
 
     @property
     def window(self) -> int:
@@ -86,10 +91,22 @@ class Local:
 
     def submit(self, job: Job) -> Future[str]:
         """Have a job run."""
-        return self._executor.submit(engine.run, job)
+        self._number += 1
+        future = self._executor.submit(_run, job, self._number, self._folder.name)
+        self._futures[self._number] = future
+        return future
+
+    def overspent(self, future: Future[str]) -> bool:
+        """Whether the process that had a job in hand was ended for what it spent on it."""
+        return future in self._spent
 
     def restart(self) -> None:
         """Begin anew with other processes: one that dies takes its pool along."""
+        for pid, process in self._processes.items():
+            process.join(2)
+            if process.exitcode == -signal.SIGXCPU:
+                number = int(_in_hand(self._folder.name, pid).read_text())
+                self._spent |= {self._futures[number]} if number in self._futures else set()
         self._end()
         self._start()
 
@@ -111,7 +128,9 @@ class Local:
         self._folder.cleanup()
 
     def _end(self) -> None:
-        processes = list((self._executor._processes or {}).values())  # from Python 3.14 on: kill_workers()
+        processes = list(self._processes.values())  # from Python 3.14 on: kill_workers()
+        # Python 3.11.2, which Debian 12 has, would wait at its end until jobs are written to a pipe that nobody reads.
+        self._executor._call_queue.cancel_join_thread()  # type: ignore[attr-defined]
         for process in processes:
             process.kill()
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -141,7 +160,8 @@ class Remote:
         except (OSError, ValueError, ImportError) as error:
             reason = f"{type(error).__name__}: {error}".split("\n")[0][:200]
             raise PoolError(
-                f"no scheduler answers at {url} ({reason}): start one with `dask scheduler`, give the address it prints"
+                f"no scheduler answers at {url} ({reason}): start one with `dask scheduler`, and pass the address "
+                "that it prints"
             ) from None
         self._executor: Executor = self._client.get_executor(pure=False)
         try:
@@ -160,6 +180,10 @@ class Remote:
         """Have a job run."""
         return self._executor.submit(answer, job, stamp())
 
+    def overspent(self, future: Future[str]) -> bool:
+        """Nobody can tell which process had it in hand."""
+        return False
+
     def restart(self) -> None:
         """Dask goes on by itself."""
 
@@ -170,7 +194,10 @@ class Remote:
             PoolError: the scheduler is gone.
         """
         if self._client.status != "running":
-            raise PoolError(f"the scheduler at {self._url} is gone: start it again; the same command goes on from here")
+            raise PoolError(
+                f"the scheduler at {self._url} is gone: start it again, and run the same command to continue "
+                "(without --force, which would start over)"
+            )
         self._wait(once=True)
 
     def ready(self) -> None:
@@ -187,7 +214,9 @@ class Remote:
         while self._client.status == "running":
             alone = not self._client.nthreads()
             if alone and not self._alone:
-                self._say(f"{self._url} has no worker: `dask worker {self._url} --nthreads 1` starts one; waiting")
+                self._say(
+                    f"{self._url} has no worker yet: start one with `dask worker {self._url} --nthreads 1`; waiting"
+                )
             self._alone = alone
             if once or not alone:
                 return
@@ -201,31 +230,10 @@ class Remote:
             elif difference := _difference(found, stamp()):
                 wrong.append(f"the worker at {address} has {difference}")
         if wrong:
-            raise PoolError(f"{'; '.join(wrong)}: install the same there, and start the workers again")
+            raise PoolError(f"{'; '.join(wrong)}: install the same versions there, and restart the workers")
 
 
-class Here:
-    """This process itself: one job at a time.
-
-    Raises:
-        PoolError: jobs cannot run here.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        try:
-            _ready(settings)
-        except (SandboxError, NoMemory) as error:
-            raise PoolError(str(error)) from None
-
-    def ready(self) -> None:
-        """A job has been seen to start."""
-
-    def stop(self) -> None:
-        """End this process's warm parents."""
-        engine.close()
-
-
-Crew = Here | Local | Remote
+Crew = Local | Remote
 
 
 @contextmanager
@@ -238,7 +246,7 @@ def hired(settings: Settings, workers: int, scheduler: str | None, say: Callable
         scheduler: the URL of a Dask scheduler whose workers take their place.
         say: gets what a person should know, in one line.
     """
-    crew: Crew = Remote(scheduler, say) if scheduler else Local(workers, settings) if workers > 1 else Here(settings)
+    crew: Crew = Remote(scheduler, say) if scheduler else Local(workers, settings)
     try:
         yield crew
     finally:
@@ -259,24 +267,7 @@ def execute(crew: Crew, work: Iterable[tuple[Key, Sequence[Job]]]) -> Iterator[t
     Raises:
         PoolError: they cannot run at all.
     """
-    if not isinstance(crew, Here):
-        for key, results in _Queue(crew, work).run():
-            yield (
-                key,
-                [nbformat.reads(result, as_version=4) if isinstance(result, str) else result for result in results],
-            )
-        return
-    for key, jobs in work:
-        yield key, [_run_here(job) for job in jobs]
-
-
-def _run_here(job: Job) -> Result:
-    try:
-        return engine.execute(job)
-    except NoMemory as error:
-        return error
-    except SandboxError as error:
-        raise PoolError(str(error)) from None
+    yield from _Queue(crew, work).run()
 
 
 @dataclass(eq=False)
@@ -285,7 +276,7 @@ class _Batch(Generic[Key]):
 
     key: Key
     jobs: Sequence[Job]
-    results: dict[int, Json | BaseException] = field(default_factory=dict)
+    results: dict[int, Result] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
@@ -308,7 +299,7 @@ class _Queue(Generic[Key]):
         self._running: dict[Future[str], _Task[Key]] = {}
         self._suspects: list[_Task[Key]] = []
 
-    def run(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
+    def run(self) -> Iterator[tuple[Key, list[Result]]]:
         """See `execute`."""
         while True:
             if not self._suspects and not self._alone:
@@ -321,7 +312,7 @@ class _Queue(Generic[Key]):
             elif not self._more and not self._suspects:
                 return
 
-    def _fill(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
+    def _fill(self) -> Iterator[tuple[Key, list[Result]]]:
         """Start jobs until enough of them run; what has none is done at once."""
         while self._more and len(self._running) < self._crew.window:
             if (got := next(self._source, None)) is None:
@@ -336,16 +327,18 @@ class _Queue(Generic[Key]):
     def _start(self, batch: _Batch[Key], place: int) -> None:
         self._running[_submit(self._crew, batch.jobs[place])] = batch, place
 
-    def _collect(self) -> Iterator[tuple[Key, list[Json | BaseException]]]:
+    def _collect(self) -> Iterator[tuple[Key, list[Result]]]:
         """Wait for results; a job that has none for a reason that may not be its own becomes a suspect, once."""
         for future in self._ended():
             batch, place = self._running.pop(future)
             error = _error(future)
-            if isinstance(error, (self._crew.broken, NoMemory)) and not self._alone:
+            if isinstance(error, self._crew.broken) and self._crew.overspent(future):
+                error = Overspent("ended the process that judged it: more CPU seconds than a cell has")
+            elif isinstance(error, (self._crew.broken, NoMemory)) and not self._alone:
                 self._suspects.append((batch, place))
                 continue
             if isinstance(error, self._crew.broken):
-                error = Lost("whatever executed it died, and so did a second one")
+                error = Lost("the worker that executed it died, and so did a second one")
             elif isinstance(error, CancelledError):
                 self._crew.look()
                 error = Lost("its execution was cancelled")
@@ -397,10 +390,11 @@ def answer(job: Job, wanted: dict[str, str]) -> str:
     """
     if difference := _difference(stamp(), wanted):
         raise Mismatch(
-            f"a worker on {os.uname().nodename} has {difference}: install the same there, and start it again"
+            f"a worker on {os.uname().nodename} has {difference}: install the same versions there, and restart it"
         )
     torch.set_num_threads(1)
-    return engine.run(job)
+    bounds.may_die()
+    return _bounded(job)
 
 
 @lru_cache
@@ -419,7 +413,7 @@ def stamp() -> dict[str, str]:
 
 def _difference(found: dict[str, str], wanted: dict[str, str]) -> str:
     return ", ".join(
-        f"{name} {found[name]} where here is {wanted[name]}" for name in wanted if found[name] != wanted[name]
+        f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name]
     )
 
 
@@ -433,10 +427,31 @@ def _ready(settings: Settings) -> None:
         pass
 
 
+def _in_hand(folder: str, process: int) -> Path:
+    """Return the file in which a process notes the number of its job: it may have no time for more."""
+    return Path(folder, f"{process}.job")
+
+
+def _run(job: Job, number: int, folder: str) -> str:
+    """What a worker of this machine does."""
+    _in_hand(folder, os.getpid()).write_text(str(number))
+    return _bounded(job)
+
+
+def _bounded(job: Job) -> str:
+    """Execute a notebook; each of its cells has bounds of its own, and what comes before and after as well."""
+    bounds.end_after(engine.judging(job.settings) + bounds.SPARE)
+    try:
+        return engine.run(job)
+    finally:
+        bounds.end_after(None)
+
+
 def _begin(parent: int, folder: str, lock: AbstractContextManager[object]) -> None:
     """What a forked worker does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who ends us
     engine.adopt(lock)
+    bounds.may_die(MEMORY)
     tempfile.tempdir = folder
     torch.set_num_threads(1)
     threading.Thread(target=_end_with, args=(parent, folder), daemon=True).start()

@@ -3,16 +3,17 @@
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, closing, suppress
-from time import monotonic, sleep
+from time import sleep
 from typing import TypeVar
 
 import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from graders.engine.job import Job
+from graders.engine.bounds import Exceeded, spending
+from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
-from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, Event, put_events
+from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, SUSPECT, Event, put_events
 from graders.engine.outputs import Outputs, error
 from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent
 from graders.engine.timing import phase
@@ -22,7 +23,7 @@ from graders.inside.refusal import AUTOGRAD, REFUSED
 from graders.inside.replies import answered
 from graders.inside.wire import Message, WireError
 from graders.judge.proxy import Desk
-from graders.judge.reading import joined
+from graders.judge.reading import joined, suspect
 
 FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
@@ -30,11 +31,17 @@ CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more 
 LITTLE = 1000  # characters that a cell may always show
 Answer = TypeVar("Answer")
 AGAIN = 1.0  # seconds for a cell that has run out of time once
+JUDGING = 20  # CPU seconds that a cell may cost the grader beyond those that the cell has for itself
 RESPITE = 2.0  # seconds for a machine without memory to find some
 NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
 _warm: dict[str, Parent] = {}
 _others: list[dict[str, Parent]] = []
 _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout is one
+
+
+def judging(settings: Settings) -> int:
+    """Return how many CPU seconds of the grader's own a cell may cost: reading what it shows, judging its answers."""
+    return settings.cell_time + JUDGING
 
 
 def run(job: Job) -> str:
@@ -79,7 +86,9 @@ def _execute(job: Job) -> tuple[NotebookNode, bool]:
     execution = Execution(parent, job, notebook)
     execution.run()
     if execution.starved:
-        raise NoMemory(f"memory ran out in {execution.starved}, and others had taken it")
+        raise NoMemory(f"memory ran out in {execution.starved} because other processes had taken it")
+    with phase("student's cells: reading"):
+        execution.suspect()
     put_events(notebook, execution.events)
     return notebook, execution.sound and parent.alive
 
@@ -130,15 +139,17 @@ class Execution:
         self.tests = dict(job.tests)
         self.bench = Bench(job.given, job.answers)
         self.given = frozenset(job.given)
-        self.deadline = monotonic() + job.settings.notebook_time
         self.stopped: tuple[str, str] | None = None  # the event's name, and why no further cell runs
         self.events: list[Event] = []
         self.sound = True
         self.share = parent.share(job.settings)
+        self.clock = self.share.clock
+        self.deadline = self.clock() + job.settings.notebook_time
         self.starved = ""  # the cell in which memory ran out that others had taken
         self.room = CELLS_FULL * job.settings.max_output  # characters of output left to the notebook
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
+        self.asking = False  # whether a kernel may have more to say
         self.endless: set[int] = set()  # student cells that ran out of time
         self.again = 0.0  # seconds of student's cells run once more, which are no question's time
 
@@ -156,18 +167,39 @@ class Execution:
                         cell.execution_count = None
                         cell.outputs = []
                         if cell.source.strip() or _id(cell) in self.tests:
-                            self._cell(cell)
+                            self._bounded(cell)
             finally:
                 with phase("kernel: end"):
                     for kernel in (self.kernel, *(kernel for kernel, _ in self.forbidding.values())):
                         kernel.close()
+
+    def suspect(self) -> None:
+        """Note what in the student's cells a person should look at, whether a check asks for it or not."""
+        self.number = len(self.notebook.cells)
+        for number, cell in self._student_cells():
+            if cell.source not in self.given and (use := suspect(cell.source)):
+                self.events.append(Event(number, SUSPECT, use))
 
     def _kernel(self, forbid: Collection[str] = ()) -> Kernel:
         with phase("kernel: start"):
             parent = self.parent.bare() if AUTOGRAD in forbid else self.parent
             return Kernel(parent, self.settings, forbid, share=self.share)
 
+    def _bounded(self, cell: NotebookNode) -> None:
+        """Run a cell; one that costs the grader too much is given up, and with it the kernel that it was asking."""
+        most = judging(self.settings)
+        try:
+            with spending(most):
+                self._cell(cell)
+        except Exceeded:
+            self._event(cell, CELL_TIME, f"took the grader more than {most} CPU seconds and was given up")
+            if self.asking:
+                for kernel in (self.kernel, *(kernel for kernel, _ in self.forbidding.values())):
+                    kernel.close()
+                self._stop(CELL_TIME, "an earlier cell was given up")
+
     def _cell(self, cell: NotebookNode) -> None:
+        self.asking = False
         if self.stopped:
             name, why = self.stopped
             self._event(cell, name, f"was not run: {why}", f"not run: {why}", ran=False)
@@ -184,6 +216,7 @@ class Execution:
                 cell.outputs = outputs.list
                 try:
                     with phase("visible checks" if str(_id(cell)).startswith(FOR_THE_EYE) else "student's cells"):
+                        self.asking = True
                         self.kernel.cell(cell.source, outputs, seconds)
                 finally:
                     self.room -= outputs.size
@@ -203,9 +236,9 @@ class Execution:
             self._stop(KERNEL_DIED, "the kernel had died before")
         except SandboxError:  # of a second kernel
             self.sound = False
-            self._event(cell, KERNEL_DIED, "had no kernel", "another kernel, for this cell, did not start")
-        if not self.stopped and monotonic() > self.deadline:
-            self.stopped = NOTEBOOK_TIME, f"the notebook's {self.settings.notebook_time} s were over"
+            self._event(cell, KERNEL_DIED, "had no kernel", "the separate kernel for this cell did not start")
+        if not self.stopped and self.clock() > self.deadline:
+            self.stopped = NOTEBOOK_TIME, f"the notebook's {self.settings.notebook_time} s had run out"
 
     def _event(self, cell: NotebookNode, name: str, did: str, text: str = "", ran: bool = True) -> None:
         """Note what happened to the cell that is next, and show it as the cell's error."""
@@ -220,7 +253,7 @@ class Execution:
             self.stopped = name, why
 
     def _left(self) -> float:
-        return max(1.0, min(self.settings.cell_time, self.deadline - monotonic()))
+        return max(1.0, min(self.settings.cell_time, self.deadline - self.clock()))
 
     def _test(self, cell: NotebookNode, seconds: float) -> None:
         """Run a grade cell on the trusted side. Its time is what it waits for the submission, all together."""
@@ -228,13 +261,19 @@ class Execution:
 
         def timed(act: Callable[[float], Answer]) -> Answer:
             nonlocal left
-            start = monotonic()
+            start = self.clock()
+            self.asking = True
             try:
                 with phase("grade cells: asking"):
-                    return act(max(0.1, left))
+                    answer = act(max(0.1, left))
+            except Exception:
+                self.asking = False
+                raise
             finally:
-                left -= monotonic() - start - self.again
+                left -= self.clock() - start - self.again
                 self.again = 0.0
+            self.asking = False
+            return answer
 
         desk = Desk(
             ask=lambda path, message: timed(lambda s: self._ask(path, message, s)),
@@ -242,6 +281,7 @@ class Execution:
             cell_source=self._cell_source,
             source=joined((cell.source for _, cell in self._student_cells()), self.given),
             seed=self.settings.seed,
+            memory=self.share.memory,
         )
         source = self.tests[str(_id(cell))]
         cell.source = source
@@ -264,10 +304,10 @@ class Execution:
 
         Each class has a kernel of its own: none holds the text of another, nor how many there were.
         """
-        end = monotonic() + min(seconds, message["total"])
+        end = self.clock() + min(seconds, message["total"])
         said: list[Message] = []
         for source in message["sources"]:
-            left = max(0.1, end - monotonic())
+            left = max(0.1, end - self.clock())
             asked = message | {"sources": [source], "total": left}
             with (
                 phase("grade cells: a file's tests"),
@@ -288,17 +328,22 @@ class Execution:
         denies = {_operators(case) for case in message["cases"]} if message["do"] == "observe" else {frozenset()}
         if denies == {frozenset()}:
             return self.kernel.ask(path, message, seconds)
-        end = monotonic() + seconds
+        end = self.clock() + seconds
         records: dict[int, Record] = {}
         for deny in denies:
             chosen = [i for i, case in enumerate(message["cases"]) if _operators(case) == deny]
             asked = {"do": "observe", "cases": [message["cases"][i] for i in chosen]}
-            found = self._ask_forbidding(path, asked, deny, end) if deny else self.kernel.ask(path, asked, _left(end))
+            found = (
+                self._ask_forbidding(path, asked, deny, end) if deny else self._ask_until(self.kernel, path, asked, end)
+            )
             answer = answered(asked, found)
             records |= dict(zip(chosen, answer["records"], strict=True))
         if not any(AUTOGRAD in deny for deny in denies):
             self._explain(path, message["cases"], records, end)
         return {"records": [records[i] for i in range(len(message["cases"]))]}
+
+    def _ask_until(self, kernel: Kernel, path: str, asked: Message, end: float) -> Message:
+        return kernel.ask(path, asked, max(0.1, end - self.clock()))
 
     def _ask_forbidding(self, path: str, asked: Message, deny: frozenset[str], end: float) -> Message:
         """Ask a kernel that refuses at least these; where that is too much, one that refuses just these."""
@@ -306,7 +351,7 @@ class Execution:
         for refused in (*more[:1], deny):
             kernel, spent = self._forbidding(refused)
             end += spent
-            answer = answered(asked, kernel.ask(path, asked, _left(end)))
+            answer = answered(asked, self._ask_until(kernel, path, asked, end))
             if refused == deny or not any(record.failure for record in answer["records"]):
                 return answer
         raise AssertionError("the last one answers")
@@ -316,7 +361,7 @@ class Execution:
 
         A cell that takes longer than a cell may, here where more of it raises, is left as the others' loops are.
         """
-        start = monotonic()
+        start = self.clock()
         if deny not in self.forbidding:
             self.forbidding[deny] = self._kernel(deny), 0
         kernel, first = self.forbidding[deny]
@@ -328,7 +373,7 @@ class Execution:
                 with suppress(OutOfTime):
                     kernel.quiet(cell.source, AGAIN if number in self.endless else self._left(), _ended(cell))
         self.forbidding[deny] = kernel, self.number
-        spent = monotonic() - start
+        spent = self.clock() - start
         self.again += spent
         return kernel, spent
 
@@ -338,7 +383,7 @@ class Execution:
         if not refused:
             return
         asked = {"do": "observe", "cases": [cases[i] for i in refused]}
-        answer = answered(asked, self.kernel.ask(path, asked, end - monotonic()))
+        answer = answered(asked, self.kernel.ask(path, asked, end - self.clock()))
         for (i, word), record in zip(refused.items(), answer["records"], strict=True):
             if word not in record.denied:
                 record.denied = (*record.denied, word)
@@ -349,10 +394,6 @@ def _id(cell: NotebookNode) -> object:
     meta = cell.metadata.get("nbgrader")
     name = meta.get("grade_id") if isinstance(meta, dict) else None
     return name if isinstance(name, str) else None
-
-
-def _left(end: float) -> float:
-    return max(0.1, end - monotonic())
 
 
 def _ended(cell: NotebookNode) -> tuple[str, str]:

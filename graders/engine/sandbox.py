@@ -29,8 +29,8 @@ PATIENCE = 180  # seconds for an order; loading everything on a busy machine tak
 FIRST_UID = 1 << 20  # as root: warm parents are users that nobody else is
 START = "import sys; sys.path.insert(0, sys.argv[3]); from graders.inside.warm import main; main()"
 REMEDY = (
-    "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap) on a Linux that allows user namespaces, or go on "
-    "without protection from what is handed in: --no-sandbox (for nbgrader: c.TrustedExecute.sandbox = 'off')"
+    "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap) on a Linux that allows user namespaces, or "
+    "grade without protection from submitted code: --no-sandbox (for nbgrader: c.TrustedExecute.sandbox = 'off')"
 )
 
 
@@ -119,8 +119,8 @@ def _walls(side: Path) -> list[str]:
     around = next((place for place in seen if course.is_relative_to(place)), None)
     if around and (course / "nbgrader_config.py").exists():
         raise SandboxError(
-            f"no sandbox: the course is in the Python environment {around}, and student code has to see all of that; "
-            "make the environment in a folder of its own (python3 -m venv .venv)"
+            f"no sandbox: the course is in the Python environment {around}, and student code must be able to read all "
+            "of it; create the environment in a folder of its own (python3 -m venv .venv)"
         )
     package = _package()
     if any(package.is_relative_to(place) for place in seen):  # installed there: the right answers, the hidden tests
@@ -132,6 +132,12 @@ def _walls(side: Path) -> list[str]:
         command += ["--setenv", name, value]
     # an ordinary user is the owner of both, in every kernel
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
+
+
+def _number(handle: int) -> int:
+    """Return the number of the process of a pidfd, -1 of one that has ended."""
+    said = Path(f"/proc/self/fdinfo/{handle}").read_text()
+    return int(next(line.split()[1] for line in said.splitlines() if line.startswith("Pid:")))
 
 
 class Parent:
@@ -181,7 +187,7 @@ class Parent:
         return self._bare
 
     def share(self, settings: Settings) -> Share:
-        """Return the memory that a notebook's kernels share; close it after them."""
+        """Return what a notebook's kernels share of memory and processors; close it after them."""
         return Share(self._group, settings.memory * 3 // 2)
 
     def kernel(
@@ -193,7 +199,7 @@ class Parent:
             settings: the limits.
             forbid: what is refused in it for good: see `graders.inside.refusal`.
             file: whether it is to run a test file in place of cells.
-            share: the memory that it has together with others.
+            share: what it has together with others.
 
         Raises:
             SandboxError: it does not start.
@@ -227,7 +233,7 @@ class Parent:
             raise
         if room:
             self._rooms[answer["kernel"]] = room
-        if share:
+        if share and "process" in answer:
             share.take(answer["process"])
         return answer["kernel"], Channel(ours)
 
@@ -266,20 +272,27 @@ class Parent:
             raise self._death() from None
 
     def _death(self) -> SandboxError:
-        return SandboxError(f"no sandbox: what runs in it did not start or has died ({self._last_word()}); {REMEDY}")
+        return SandboxError(f"no sandbox: its process did not start or has died ({self._last_word()}); {REMEDY}")
 
     def _last_word(self) -> str:
-        return "it ended without a word"
+        return "it ended without a message"
 
     def _read(self) -> dict[str, Any]:
-        found = b""
-        while not found.endswith(b"\n"):
-            more = self._control.recv(1 << 16)
-            if not more:
-                raise EOFError
-            found += more
-        answer: dict[str, Any] = json.loads(found)
-        return answer
+        found, held = b"", []
+        try:
+            while not found.endswith(b"\n"):
+                more, passed, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+                held += passed
+                if not more:
+                    raise EOFError
+                found += more
+            answer: dict[str, Any] = json.loads(found)
+            if held:  # the process by a handle: its number in there is not the one that it has here
+                answer["process"] = _number(held[0])
+            return answer
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
 
 
 class WarmParent(Parent):
@@ -296,7 +309,7 @@ class WarmParent(Parent):
         wanted = sandbox == "required"
         if wanted and not available():
             raise SandboxError(
-                f"no sandbox: {'there is no bwrap' if sys.platform == 'linux' else 'not Linux'}; {REMEDY}"
+                f"no sandbox: {'bwrap is not installed' if sys.platform == 'linux' else 'this is not Linux'}; {REMEDY}"
             )
         self._folder = tempfile.TemporaryDirectory(prefix="kernel-side-")
         side = Path(self._folder.name)

@@ -39,6 +39,10 @@ class Calls:
         segments: shmget, semget, msgget: memory that no limit of a process counts.
         others: io_uring_setup (sockets past this filter), userfaultfd, bpf, perf_event_open; unshare and setns: in a
             user namespace of its own a process would have capabilities.
+        shared: of the system's files, which every notebook sees: inotify_init1, inotify_init, fanotify_init and
+            cachestat tell who uses them, flock leaves word on them; syslog is the machine's, and memfd_secret is
+            memory that nobody can look into.
+        fcntl: with the commands `TELLING` for the same reason.
         clone: for the same reason refused with a flag of `NEW_ANY`.
         clone3: has its flags where no filter can look; said to be none of the kernel's, so that libc takes clone.
     """
@@ -48,15 +52,37 @@ class Calls:
     keys: tuple[int, ...]
     segments: tuple[int, ...]
     others: tuple[int, ...]
+    shared: tuple[int, ...]
+    fcntl: int
     clone: int
     clone3: int = 435
 
 
 CALLS = {
-    "x86_64": Calls(0xC000003E, 41, (248, 249, 250), (29, 64, 68), (425, 323, 321, 298, 272, 308), 56),
-    "aarch64": Calls(0xC00000B7, 198, (217, 218, 219), (194, 190, 186), (425, 282, 280, 241, 97, 268), 220),
+    "x86_64": Calls(
+        0xC000003E,
+        41,
+        (248, 249, 250),
+        (29, 64, 68),
+        (425, 323, 321, 298, 272, 308),
+        (294, 253, 300, 451, 73, 103, 447),
+        72,
+        56,
+    ),
+    "aarch64": Calls(
+        0xC00000B7,
+        198,
+        (217, 218, 219),
+        (194, 190, 186),
+        (425, 282, 280, 241, 97, 268),
+        (26, 262, 451, 32, 116, 447),  # it has one call for inotify
+        25,
+        220,
+    ),
 }
-FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: each within a namespace
+FAMILIES = (1, 2, 10)  # unix, inet, inet6: each within a namespace
+# F_GETLK, F_OFD_GETLK: whose lock is there; F_SETLEASE, F_NOTIFY: who opens it. Locks of a notebook's own files stay
+TELLING = (5, 36, 1024, 1026)
 
 
 class ConfineError(OSError):
@@ -98,12 +124,7 @@ def confine(disk: int, tmp: bool = True) -> None:
         _libc.syscall(calls.keys[-1], JOIN_SESSION_KEYRING, None)
     with suppress(OSError):  # in this namespace: no new ones, in which it would have capabilities
         Path("/proc/sys/user/max_user_namespaces").write_text("0")
-    try:
-        _mount(
-            "proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, ""
-        )  # its oom_score_adj is to stay
-    except ConfineError:  # inside a container that hides parts of its own
-        _mount("tmpfs", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=0555")
+    _mount_processes()
     for place, mode in ((ROOM, "0700"), *[("/tmp", "1777")] * tmp, ("/dev/shm", "1777")):
         _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, f"size={disk},nr_inodes=4096,mode={mode}")
     with suppress(ConfineError):  # terminals of its own: not those of the kernels beside it
@@ -123,9 +144,19 @@ def confine(disk: int, tmp: bool = True) -> None:
         _filter(calls)
 
 
+def _mount_processes() -> None:
+    """Mount a /proc of its own: of its processes alone, where the kernel can; not of the machine's use and hardware."""
+    for options in ("subset=pid", ""):
+        with suppress(ConfineError):  # read-only: its oom_score_adj is to stay
+            _mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+            return
+    # inside a container that hides parts of its own
+    _mount("tmpfs", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=0555")
+
+
 Line = tuple[int, int, int, int]  # of a filter: what to do, lines to skip if so, lines to skip if not, a number
 LOAD, EQUAL, AT_LEAST, ANY_BIT, END = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCH, FIRST_ARGUMENT = 0, 4, 16  # where the kernel puts these for a filter to load
+NUMBER, ARCH, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # where the kernel puts these for a filter to load
 ALLOW, ERROR = 0x7FFF0000, 0x50000  # how a call ends: as it does, or with an error number
 
 
@@ -150,8 +181,10 @@ def _program(calls: Calls) -> list[Line]:
         (LOAD, 0, 0, NUMBER),
         *_when(AT_LEAST, 1 << 30, refuse),  # nor x32's
     ]
-    for number in (*calls.keys, *calls.segments, *calls.others):
+    for number in (*calls.keys, *calls.segments, *calls.others, *calls.shared):
         lines += _when(EQUAL, number, refuse)
+    commands = [line for command in TELLING for line in _when(EQUAL, command, refuse)]
+    lines += _when(EQUAL, calls.fcntl, (LOAD, 0, 0, SECOND_ARGUMENT), *commands, allow)
     lines += _when(EQUAL, calls.clone3, no_call)
     lines += _when(EQUAL, calls.clone, first_argument, *_when(ANY_BIT, NEW_ANY, refuse), allow)
     lines += [*_unless(EQUAL, calls.socket, allow), first_argument]

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from graders.inside.hold import hold, lend, release
 from graders.inside.observe import STUDENT_ERRORS, fresh, leaf, observe, resolve, told
 from graders.inside.pristine import ended_modes, pristine
 from graders.inside.records import Case, Failure, Gradients, Record
@@ -19,6 +20,7 @@ from graders.inside.replies import answered
 from graders.inside.wire import MAX_BYTES, Message, WireError, decode_message, encode
 
 Tensors = list[Tensor | None]
+Elements = Sequence[tuple[int, Tensor]]
 
 
 class OperationError(Exception):
@@ -46,6 +48,13 @@ class Responder:
             return {"records": [observe(operation, case) for case in message["cases"]]}
         if isinstance(operation, Failure):
             return {"failure": operation}
+        if message["do"] == "lend":
+            return lend(message)
+        if message["do"] in ("hold", "release"):
+            try:
+                return hold(operation, message) if message["do"] == "hold" else release(message)
+            except STUDENT_ERRORS as error:
+                return {"failure": told("gradcheck", error)}
         inputs = _leaves(message["inputs"], message["requires_grad"])
         upstreams = [_leaves(level, [True] * len(level)) for level in message["upstreams"]]
         try:
@@ -111,6 +120,7 @@ class Operation:
     Attributes:
         source: the text of the student's cells, as `graders.judge.reading.joined` makes it; None: it is not known.
         proves: whether cases that ask for a proof are run where operators, and autograd, are refused.
+        memory: the bytes that its process holds, seen from outside; None: nobody can tell.
         asked: the messages so far that asked for a derivative, as they were sent.
     """
 
@@ -119,6 +129,7 @@ class Operation:
         self.trips = 0
         self.source: str | None = None
         self.proves = False
+        self.memory: Callable[[], int | None] = lambda: None
         self.asked: list[bytes] = []
         self._ready: dict[bytes, list[Message]] = {}
 
@@ -142,6 +153,41 @@ class Operation:
         """Run the cases, all in one round trip."""
         records: list[Record] = self._send({"do": "observe", "cases": list(cases)})["records"]
         return records
+
+    def held(
+        self, args: Sequence[object], requires_grad: Sequence[bool], keeps: bool, upstream: float, elements: Elements
+    ) -> tuple[int, Tensors] | None:
+        """Run forward on large arguments and then backward; return by how much the memory grew between, and gradients.
+
+        Args:
+            args: the operation's arguments.
+            requires_grad: which of them require a gradient; others go as they are.
+            keeps: whether the arguments stay alive for the caller.
+            upstream: each number of the upstream gradient.
+            elements: which of the gradients are asked for: an argument's place, and indices into it, made flat.
+
+        Returns:
+            Bytes, of the output, the arguments if they stay, and what is kept for backward; None where nobody can tell.
+
+        Raises:
+            OperationError: the student's code raised.
+        """
+        if self.memory() is None:
+            return None
+        self._unless_failed({"do": "lend", "args": []})
+        before = self.memory()
+        self._unless_failed({"do": "lend", "args": list(args)})
+        self._unless_failed({"do": "hold", "requires_grad": list(requires_grad), "keeps": keeps})
+        after = self.memory()
+        release = {"do": "release", "upstream": upstream, "elements": [list(pair) for pair in elements]}
+        found = self._unless_failed(release)["elements"]
+        return None if before is None or after is None else (after - before, found)
+
+    def _unless_failed(self, message: Message) -> Message:
+        answer = self._send(message)
+        if "failure" in answer:
+            raise OperationError(answer["failure"])
+        return answer
 
     def __call__(self, *args: object) -> Tensor | tuple[Tensor, ...]:
         """Call it as a differentiable function, for torch's gradcheck: every order is asked for, not computed.

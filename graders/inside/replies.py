@@ -46,6 +46,13 @@ def answered(message: Message, answer: object) -> Message:
         return {"records": valid(records, message["cases"])}
     if tuple(answer) == ("failure",):
         _demand(_failure(answer["failure"]), "the failure")
+    elif message["do"] in ("lend", "hold"):
+        _demand(_parts(answer, "held") == (True,), "the answer")
+    elif message["do"] == "release":
+        (found,) = _parts(answer, "elements")
+        for (_, indices), elements in _pairs(message["elements"], found, "the number of gradients"):
+            right = elements is None or (isinstance(elements, Tensor) and elements.shape == indices.shape)
+            _demand(right, "the shape of a gradient")
     elif message["do"] == "call":
         (value,) = _parts(answer, "value")
         _demand(_plain(value), "the value")

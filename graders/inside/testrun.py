@@ -27,6 +27,7 @@ import torch
 FORK = get_context("fork")
 MAX_BYTES = 1 << 16
 MAX_TEXT = 300
+PATIENCE = 5  # so many times what is left by the clock a run may wait for a processor
 OVER = (-signal.SIGKILL, -signal.SIGXCPU)  # how a process ends that has used up its seconds of the processor
 
 
@@ -48,7 +49,7 @@ def run(
         sources: one text of that module per run.
         seed: of torch's random numbers in each run.
         limit: seconds of the processor for each run.
-        total: seconds by the clock for all of them.
+        total: seconds by the clock for all of them, less those in which another had the processor.
     """
     # torch loads hundreds of modules at the first call of these: once here, not in every child
     x = torch.zeros(1, requires_grad=True)
@@ -78,7 +79,7 @@ def _watch(limit: float, end: float, *args: object) -> tuple[dict[str, Any], boo
         What the child said, and whether it was stopped for what it took of the processor.
     """
     ear, mouth = FORK.Pipe(duplex=False)
-    before = _spent()
+    before, most = _spent(), PATIENCE * max(0.0, end - monotonic())
     child = FORK.Process(target=_child, args=(mouth, math.ceil(limit), *args))
     child.start()
     assert child.pid is not None  # it has started
@@ -86,10 +87,10 @@ def _watch(limit: float, end: float, *args: object) -> tuple[dict[str, Any], boo
     said: dict[str, Any] = {"status": "running", "test": ""}
     try:
         while said["status"] == "running":
-            if not ear.poll(max(0.0, end - monotonic())):
-                said["status"] = "timed out"
-            else:
+            if ear.poll(max(0.0, (left := end + _waited(child.pid, most) - monotonic()))):
                 said = json.loads(ear.recv_bytes(MAX_BYTES))
+            elif left <= 0:
+                said["status"] = "timed out"
     except (EOFError, OSError, ValueError):
         said["status"] = "died"
     finally:
@@ -100,6 +101,13 @@ def _watch(limit: float, end: float, *args: object) -> tuple[dict[str, Any], boo
     # the kernel counts in ticks where it limits, more finely where it reports
     over = said["status"] == "died" and child.exitcode in OVER and _spent() - before > 0.8 * limit
     return said | ({"status": "timed out"} if over else {}), over
+
+
+def _waited(process: int, most: float) -> float:
+    """Return the seconds that a process was ready to run while others had the processor, but no more than so many."""
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{process}/schedstat") as file:
+        return min(most, int(file.read().split()[1]) / 1e9)
+    return 0.0
 
 
 def _spent() -> float:

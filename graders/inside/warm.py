@@ -117,6 +117,10 @@ class Children:
         os.close(ready)
         return told if "error" in told else {"kernel": self.number, "process": process}
 
+    def handle(self, number: object) -> int | None:
+        """Return the pidfd of a kernel in a sandbox, whose number means nothing outside."""
+        return self.alive[number][1] if isinstance(number, int) else None
+
     def orphaned(self) -> "Children":
         """Return the children of a fork of this process: none, since those that are alive are not its own."""
         for _, descriptor in self.alive.values():
@@ -283,6 +287,7 @@ def _main() -> None:
                     continue
                 os.close(descriptors[0])
                 answer = {}
-        control.sendall((json.dumps(answer) + "\n").encode())
+        handle = children.handle(answer.get("kernel"))
+        socket.send_fds(control, [(json.dumps(answer) + "\n").encode()], [] if handle is None else [handle])
     for number in list(children.alive):
         children.end(number)

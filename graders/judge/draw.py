@@ -57,7 +57,9 @@ def _known_to_torch(name: str) -> None:
         known = isinstance(getattr(import_module(module), function, None), FunctionType)
         known = known and name not in ("torch.autograd.grad", "torch.autograd.backward")
     if not known:
-        raise ValueError(f"{name} cannot be denied: no operator of torch's, nor a Python function that may be stopped")
+        raise ValueError(
+            f"{name} cannot be denied: neither an operator of torch nor a Python function that may be stopped"
+        )
 
 
 class Draw:
@@ -75,6 +77,10 @@ class Draw:
     def normal(self, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
         """Draw standard normal numbers."""
         return torch.randn(shape, generator=self.random, dtype=DOUBLE).to(dtype)
+
+    def places(self, size: int, most: int) -> Tensor:
+        """Draw indices into so many elements."""
+        return torch.randint(size, (min(most, size),), generator=self.random)
 
     def between(self, low: float, high: float, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
         """Draw uniform numbers."""
@@ -124,7 +130,7 @@ class Draw:
             upstreams = tuple(map(self._upstream, output)) if isinstance(output, tuple) else self._upstream(output)
         directions = None
         if isinstance(upstreams, tuple) and (order == 2 or watch):
-            raise ValueError(f"{name}: of several outputs nothing is watched, and no second order")
+            raise ValueError(f"{name}: with several outputs nothing can be watched, and there is no second order")
         if order == 2:
             asked = [a for a, f in zip(args, flags, strict=True) if f and isinstance(a, Tensor)]
             directions = tuple(self.normal(*a.shape, dtype=a.dtype) for a in asked)

@@ -60,7 +60,7 @@ GRADIENT = Forbids(
 )
 
 # what holds for every check that rests on what an observer beside the student's code says
-OBSERVED = Forbids("What is looked at here is seen from inside the process of your notebook.")
+OBSERVED = Forbids("This check observes your code from inside the process of your notebook.")
 
 Look = Callable[[str, Case, Record, Record], Finding | None]
 

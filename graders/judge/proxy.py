@@ -69,6 +69,7 @@ class Desk:
         cell_source: the text below a first line, in the last of the student's cells that begins so.
         source: the text of the student's own cells so far.
         seed: of the hidden inputs.
+        memory: the bytes that all of the submission's processes hold; None where nobody can tell.
     """
 
     ask: Ask
@@ -76,6 +77,7 @@ class Desk:
     cell_source: Callable[[str], str | None]
     source: str
     seed: int
+    memory: Callable[[], int | None] = lambda: None
 
 
 DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)  # set while a grade cell runs on the trusted side
@@ -84,7 +86,7 @@ DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)  # set while a 
 def operation(proxy: Proxy) -> Operation:
     """Return the proxy as what `graders.judge.task` judges."""
     found = Operation(lambda message: proxy._desk.ask(proxy._path, message))
-    found.source = proxy._desk.source
+    found.source, found.memory = proxy._desk.source, proxy._desk.memory
     found.proves = True
     return found
 

@@ -9,11 +9,12 @@ import ast
 import builtins
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeGuard
+from typing import Generic, TypeGuard, TypeVar
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -22,6 +23,9 @@ from graders.judge.looks import Forbids
 SEPARATOR, LOCKED = "\0", "\1"  # between cells, and before a locked one
 MAX_TEXT = 1_000_000  # characters
 MAX_MAGICS = 50  # lines of a cell: IPython reads the whole cell anew for each
+MAX_REREAD = 200_000  # characters that it reads so, all together: two seconds
+MAX_STEPS = 100_000  # of one reading: what a name or an expression stands for is asked so often; answers need 1,000
+MAX_PATH = 500  # characters of a full name
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -58,6 +62,21 @@ LIFTING_ATTRIBUTES = _words("""
 """)
 # what begins with an underscore is no business of a course's, trees and lists of tensors apart
 PRIVATE = re.compile(r"torch(\.\w+)*\._(?!_|pytree|foreach|assert)\w+")
+# what nobody refuses and no exercise needs: the machine, other processes, files, and what outlives a cell
+STRANGE = _words("""
+    socket _socket subprocess _posixsubprocess multiprocessing signal resource atexit sqlite3 pty fcntl termios select
+    shutil tempfile glob pathlib threading _thread faulthandler weakref.finalize concurrent.futures builtins.open
+    io.open io.FileIO http urllib ftplib requests httpx torch.overrides torch.multiprocessing
+    os.fork os.forkpty os.kill os.killpg os._exit os.abort os.system os.popen os.posix_spawn os.posix_spawnp os.execv
+    os.execve os.execl os.execlp os.execvp os.spawnl os.spawnv os.write os.writev os.close os.closerange os.dup os.dup2
+    os.open os.fdopen os.pipe os.pipe2 os.memfd_create os.read os.sendfile os.setuid os.setgid os.setreuid os.setresuid
+    os.setsid os.setgroups os.getppid os.unlink os.remove os.rename os.replace os.symlink os.link os.mkfifo os.mkdir
+    os.makedirs os.walk os.scandir os.listdir os.chmod os.chown os.utime os.ptrace os.register_at_fork
+""")
+PRETENDING = _words("""
+    __torch_function__ __torch_dispatch__ __getattribute__ __del__ __instancecheck__ __subclasscheck__
+""")
+FORGED = re.compile(r"\d of \d+ points?\b|vnd\.graders|Right in (all )?\d+ cases")
 # elsewhere harmless, but what these make or start is not the code that is read
 ELSEWHERE = _words("""
     torch.jit torch.compile torch.compiler torch.export torch.fx torch.multiprocessing torch.hub torch.package
@@ -89,6 +108,7 @@ HARMLESS = _words("""
     doctest_mode clear reset reset_selective page notebook tb automagic pylab gui
 """)
 SHELL = _words("run_line_magic magic run_cell_magic system getoutput")
+ASSIGNED = re.compile(r"=[\s\\]*[%!]")  # a name is given what a magic or a command returns
 HIDING = re.compile(r"\s*%?(run|macro|load|loadpy|edit|store|alias_magic|rerun|recall|rep|load_ext)\b")
 
 
@@ -147,25 +167,110 @@ def forbidden(source: str, answer: str, forbids: Forbids) -> Use | None:
         return next((cell.lift for cell in cells if cell.lift), None) or _reached(_Book(cells), answer, forbids)
     except RecursionError:
         return Use("is nested too deeply to be read")
+    except _TooLong:
+        return Use("is too long to be read")
+
+
+def suspect(cell: str) -> str:
+    """Return what in a cell of the student's could lift a refusal, or reach the tests; "" for nothing.
+
+    Returns:
+        The end of a sentence that begins with the cell: "uses sys.modules (line 3)".
+    """
+    if len(cell) > MAX_TEXT or SEPARATOR in cell:
+        return "is too long to be read" if len(cell) > MAX_TEXT else ""
+    try:
+        read = _cell(cell.replace(LOCKED, "$"))
+    except RecursionError:
+        return "is nested too deeply to be read"
+    use = read.lift or read.strange if read else None
+    return "" if use is None else use.what + (f" (line {use.line})" if use.line else "")
 
 
 def _reached(book: "_Book", answer: str, forbids: Forbids) -> Use | None:
     """Return the first forbidden thing in the code that the answer reaches."""
     if answer not in book.bindings:
         return Use(f"cannot be found: no cell defines {answer}")
-    reader, done, todo = _Reader(book, forbids), {answer}, [answer]
+    reader, done, todo = _Reader(book, forbids), {answer}, deque([answer])
+    visited: set[int] = set()  # a statement may bind many names
     while todo:
-        name = todo.pop(0)
+        name = todo.popleft()
         for binding in book.relevant(name):
-            reader.visit(binding.node)
-            for bound, path in _imports(binding.node):
-                if bound == name == answer:
-                    reader.judge(path, binding.node)
+            if id(binding.node) not in visited:
+                visited.add(id(binding.node))
+                reader.visit(binding.node)
+            if name == answer:
+                for bound, path in _imports(binding.node):
+                    if bound == answer:
+                        reader.judge(path, binding.node)
             if use := reader.finds() or reader.stray():
                 return use
-        todo += sorted(reader.names - done)
-        done |= reader.names
+        new = reader.names - done
+        reader.names.clear()
+        todo += sorted(new)
+        done |= new
     return None
+
+
+# --- a bound on the work ----------------------------------------------------------------------------------------------
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class _TooLong(Exception):
+    """Reading takes more steps than it may."""
+
+
+class _Steps:
+    """The steps that a reading has left."""
+
+    def __init__(self) -> None:
+        self.left = MAX_STEPS
+
+    def take(self, number: int = 1) -> None:
+        """Take some of them.
+
+        Raises:
+            _TooLong: there were not as many.
+        """
+        self.left -= number
+        if self.left < 0:
+            raise _TooLong
+
+
+class _Answers(Generic[Key, Value]):
+    """Answers to questions that lead to other questions of the kind; each is looked for once.
+
+    Args:
+        circle: the answer to a question that leads back to itself.
+        steps: what each search takes one of.
+    """
+
+    def __init__(self, circle: Value, steps: _Steps) -> None:
+        self._circle, self._steps = circle, steps
+        self._known: dict[Key, Value] = {}
+        self._asked: dict[Key, int] = {}  # those that are being looked for, and how many were before them
+        self._back = sys.maxsize  # the earliest of them that the present search has led back to
+
+    def get(self, key: Key, find: Callable[[], Value]) -> Value:
+        """Return the answer to a question, known or found. One that hangs on a circle is only kept by who began it."""
+        if key in self._known:
+            return self._known[key]
+        self._steps.take()
+        if key in self._asked:
+            self._back = min(self._back, self._asked[key])
+            return self._circle
+        place, before, self._back = len(self._asked), self._back, sys.maxsize
+        self._asked[key] = place
+        try:
+            found = find()
+        finally:
+            del self._asked[key]
+        if self._back >= place:
+            self._known[key], self._back = found, sys.maxsize
+        self._back = min(self._back, before)
+        return found
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
@@ -189,12 +294,14 @@ class _Cell:
         paths: the names that it imports, with what they stand for.
         names: all names that anything in it binds.
         lift: what in it could lift a refusal.
+        strange: what else in it no exercise needs.
     """
 
     bindings: list[_Binding]
     paths: list[tuple[str, str]]
     names: frozenset[str]
     lift: Use | None
+    strange: Use | None = None
 
 
 @lru_cache(maxsize=1000)  # most cells are the same in a whole class
@@ -215,7 +322,7 @@ def _cell(text: str) -> _Cell | None:
     timed = [match.expand(r"\1\2") if (match := TIMED.match(line)) else line for line in lines]
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
-        tree = compile(_as_python("\n".join(timed)), "<cell>", "exec", flags)
+        tree = compile(_as_python("\n".join(timed), 0 if locked else len(magics)), "<cell>", "exec", flags)
     except (SyntaxError, ValueError, MemoryError, RuntimeError):
         # IPython takes a cell of one line for a magic even without the %
         alone = not locked and len(list(filter(str.strip, lines))) == 1
@@ -226,14 +333,26 @@ def _cell(text: str) -> _Cell | None:
         [p for s in tree.body for n in _shallow(s) for p in _imports(n)],
         frozenset(_all_bound(tree)),
         lift and replace(lift, why=EVERYWHERE),
+        None if locked else next(_strange(tree), None),
     )
 
 
-def _as_python(text: str) -> str:
-    """Return a cell as IPython reads it, magics and shell commands as the calls that they become."""
+def _as_python(text: str, magics: int) -> str:
+    """Return a cell as IPython reads it, magics and shell commands as the calls that they become.
+
+    Args:
+        text: the cell.
+        magics: how many of its lines are magics.
+
+    Raises:
+        _TooLong: for these, and for those whose value a name is given, IPython would read too much.
+    """
     try:
         ast.parse(text)
     except (SyntaxError, ValueError, MemoryError):
+        magics += len(ASSIGNED.findall(text))
+        if magics * len(text) > MAX_REREAD:
+            raise _TooLong from None
         return TransformerManager().transform_cell(text)
     return text  # as most are: the line numbers and the text stay
 
@@ -246,21 +365,24 @@ def _hiding(line: str, place: int) -> _Cell:
 
 def _all_bound(tree: ast.AST) -> Iterator[str]:
     """Yield the names that a cell binds, those of its classes too, but none that are local to a function."""
-    todo = [tree]
+    todo: list[tuple[ast.AST, bool, bool]] = [(tree, False, False)]  # whether inside of a function, and local to it
     while todo:
-        node = todo.pop()
+        node, inside, local = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            inside = list(ast.walk(node))
-            yield getattr(node, "name", "")
-            yield from (name for n in inside if isinstance(n, ast.Global) for name in n.names)
-            todo += [statement for n in inside if isinstance(n, ast.ClassDef) for statement in n.body]
+            yield "" if local else getattr(node, "name", "")
+            inside = local = True
+        elif isinstance(node, ast.Global) and inside:
+            yield from node.names
+        if local:
+            body = {id(statement) for statement in node.body} if isinstance(node, ast.ClassDef) else ()
+            todo += [(child, True, id(child) not in body) for child in ast.iter_child_nodes(node)]
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.ClassDef | ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
             yield node.name or ""
         yield from (name for name, _ in _imports(node))
-        todo += ast.iter_child_nodes(node)
+        todo += [(child, inside, False) for child in ast.iter_child_nodes(node)]
 
 
 def _text(node: ast.AST) -> tuple[int, str]:
@@ -280,8 +402,10 @@ def _lifts(tree: ast.Module) -> Iterator[Use]:
     scope = dict(USUAL) | {name: path for node in ast.walk(tree) for name, path in _imports(node)}
     harmless = {id(c) for n in ast.walk(tree) if isinstance(n, ast.Compare) for c in n.comparators}  # in sys.modules
 
+    known: dict[int, str | None] = {}
+
     def resolve(node: ast.AST) -> str | None:
-        return _dotted(node, lambda name: scope.get(name) or (f"builtins.{name}" if hasattr(builtins, name) else None))
+        return _dotted(node, lambda n: scope.get(n) or (f"builtins.{n}" if hasattr(builtins, n) else None), known)
 
     bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
@@ -371,6 +495,32 @@ def _is_name(node: ast.expr, tree: ast.Module) -> bool:
     return len(parts) == 1 or not any(part.startswith("_") or part in HELD for part in parts)
 
 
+def _strange(tree: ast.Module) -> Iterator[Use]:
+    """Yield what no exercise needs and nothing refuses, for a person to look at; and the words of a verdict."""
+    scope = {name: path for node in ast.walk(tree) for name, path in _imports(node)}
+    known: dict[int, str | None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and FORGED.search(node.value):
+            yield Use("holds the words of a verdict", *_text(node))
+        if isinstance(node, ast.Name | ast.Attribute):
+            path = _dotted(node, lambda n: scope.get(n) or ("builtins.open" if n == "open" else None), known)
+            if path and _within(path, STRANGE):
+                yield Use(f"uses {path.removeprefix('builtins.')}", *_text(node))
+        for _, path in _imports(node):
+            if _within(path, STRANGE):
+                yield Use(f"uses {path}", *_text(node))
+        if isinstance(node, ast.FunctionDef) and node.name in PRETENDING:
+            yield Use(f"defines {node.name}", node.lineno, f"def {node.name}(...)")
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("getattr", "setattr")
+            and len(node.args) > 1
+            and not isinstance(node.args[1], ast.Constant | ast.Name)
+        ):
+            yield Use(f"calls {node.func.id} with a name that it puts together", *_text(node))
+
+
 def _harmless(method: str, call: ast.Call | None) -> bool:
     """Return whether a call of the shell runs only code that is there to be read."""
     if call is None or method not in SHELL:
@@ -421,6 +571,8 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 def _held(path: str) -> str:
     """Shorten a path to the module it ends in: ``torch.nn.init.math.exp`` is ``math.exp``."""
+    if len(path) > MAX_PATH:
+        raise _TooLong
     parts = path.split(".")
     place = max((i for i, part in enumerate(parts[:-1]) if part in HELD), default=0)
     if parts[-1] in HELD and len(parts) > 1 and parts[0] != "builtins":
@@ -429,19 +581,31 @@ def _held(path: str) -> str:
     return ".".join(["numpy" if parts[0] == "np" else parts[0], *parts[1:]])
 
 
-def _dotted(node: ast.AST, lookup: Callable[[str], str | None]) -> str | None:
-    """Return the full name of what an expression stands for, as far as it is a path through modules."""
+def _dotted(node: ast.AST, lookup: Callable[[str], str | None], known: dict[int, str | None]) -> str | None:
+    """Return the full name of what an expression stands for, as far as it is a path through modules.
+
+    Args:
+        node: the expression.
+        lookup: what a name stands for.
+        known: gets the answers, by the ids of the nodes.
+    """
+    if id(node) not in known:
+        known[id(node)] = _found(node, lookup, known)
+    return known[id(node)]
+
+
+def _found(node: ast.AST, lookup: Callable[[str], str | None], known: dict[int, str | None]) -> str | None:
     if isinstance(node, ast.Name):
         return lookup(node.id)
     if isinstance(node, ast.Attribute):
-        base = _dotted(node.value, lookup)
+        base = _dotted(node.value, lookup, known)
         return base and _held(f"{base}.{node.attr}")
     if isinstance(node, ast.Call) and node.args and isinstance(node.args[-1], ast.Constant):
-        function, last = _dotted(node.func, lookup), node.args[-1].value
+        function, last = _dotted(node.func, lookup, known), node.args[-1].value
         if function in ("builtins.__import__", "importlib.import_module") and isinstance(last, str):
             return _held(last)
         if function == "builtins.getattr" and len(node.args) == 2 and isinstance(last, str):
-            base = _dotted(node.args[0], lookup)
+            base = _dotted(node.args[0], lookup, known)
             return base and _held(f"{base}.{last}")
     return None
 
@@ -453,6 +617,10 @@ class _Book:
     """The names of all cells, and the statements that bind them."""
 
     def __init__(self, cells: list[_Cell]) -> None:
+        self.steps = _Steps()
+        self._known_paths: _Answers[str, str | None] = _Answers(None, self.steps)
+        self._relevant: dict[str, list[_Binding]] = {}
+        self._defined: dict[int, set[str]] = {}  # by the id of the statement
         self.bindings: dict[str, list[_Binding]] = {}
         self.paths: dict[str, str] = {}
         self.stars: list[str] = []
@@ -465,19 +633,33 @@ class _Book:
 
     def relevant(self, name: str) -> list[_Binding]:
         """Return the bindings of a name, from the last on that certainly replaced the others."""
-        found = self.bindings.get(name, [])
-        whole = [i for i, b in enumerate(found) if b.certain and name in _defined(b.node)]
-        return found[whole[-1] :] if whole else found
+        if name not in self._relevant:
+            found = self.bindings.get(name, [])
+            whole = [i for i, b in enumerate(found) if b.certain and name in self._names(b.node)]
+            self._relevant[name] = found[whole[-1] :] if whole else found
+        return self._relevant[name]
 
-    def path(self, name: str, asked: frozenset[str] = frozenset()) -> str | None:
+    def _names(self, statement: ast.stmt) -> set[str]:
+        if id(statement) not in self._defined:
+            self._defined[id(statement)] = _defined(statement)
+        return self._defined[id(statement)]
+
+    def assigned(self, name: str) -> Iterator[ast.expr]:
+        """Yield the values that the bindings of a name give it."""
+        for binding in self.relevant(name):
+            self.steps.take()
+            if isinstance(binding.node, ast.Assign):
+                yield binding.node.value
+
+    def path(self, name: str) -> str | None:
         """Return what a global name stands for, if that is in a module."""
+        return self._known_paths.get(name, lambda: self._path(name))
+
+    def _path(self, name: str) -> str | None:
         if name in self.paths:
             return self.paths[name]
         if name in self.bindings:
-            values = [b.node.value for b in self.relevant(name) if isinstance(b.node, ast.Assign)]
-            asked |= {name}
-            known = [_dotted(v, lambda n: None if n in asked else self.path(n, asked)) for v in values]
-            return next(filter(None, known), None)
+            return next(filter(None, (_dotted(value, self.path, {}) for value in self.assigned(name))), None)
         for module in self.stars:
             if hasattr(sys.modules.get(module), name) and not hasattr(builtins, name):
                 return _held(f"{module}.{name}")
@@ -574,18 +756,24 @@ class _Reader(ast.NodeVisitor):
         self.book, self.forbids = book, forbids
         self.functions = frozenset(forbids.names.split())
         self.scopes: list[dict[str, list[ast.AST | str]]] = []  # per function: each name, and what it may stand for
+        self._paths: list[_Answers[str, str | None]] = []  # per function: what names stand for, seen from there
+        self._frees: list[_Answers[str, bool]] = []  # and whether they are free of the values of tensors
         self.names: set[str] = set()  # of the student's, that are used
-        self.loaded: dict[str, ast.AST] = {}  # of these, those whose value is taken
+        self.loaded: dict[str, ast.AST] = {}  # of these, those whose value is taken, and that `stray` has not seen
         self.uses: list[Use] = []
         self.taken: Use | None = None  # where tensors become Python numbers
         self.powers: Use | None = None
         self.backward = False
-        self._asked: set[tuple[int, str]] = set()  # names whose values are being looked at
+
+    def visit(self, node: ast.AST) -> None:
+        """Look through a node: a step."""
+        self.book.steps.take()
+        super().visit(node)
 
     def finds(self) -> Use | None:
         """Return the first use; of Python numbers and powers of them, only both together."""
         if not self.uses and self.forbids.numbers and self.taken and self.powers:
-            return replace(self.powers, what="makes a power of Python numbers")
+            return replace(self.powers, what="raises Python numbers to a power")
         return self.uses[0] if self.uses else None
 
     def stray(self) -> Use | None:
@@ -593,42 +781,47 @@ class _Reader(ast.NodeVisitor):
         for name, node in self.loaded.items():
             if name not in self.book.names and self.book.path(name) is None and name not in PRESENT:
                 return Use(f"uses {name}, which no cell defines", *_text(node), IN_ANSWERS)
+        self.loaded.clear()
         return None
 
-    def _values(self, name: str) -> list[ast.AST | str] | None:
-        """Return what a name may stand for, or None if it is not local to a function, or is being looked at already."""
-        for place, scope in reversed(list(enumerate(self.scopes))):
-            if name in scope:
-                return None if (place, name) in self._asked else scope[name]
-        return None
+    @contextmanager
+    def _within(self, names: dict[str, list[ast.AST | str]]) -> Iterator[None]:
+        """Be in the scope of a function, or of a comprehension."""
+        self.scopes.append(names)
+        self._paths.append(_Answers(None, self.book.steps))
+        self._frees.append(_Answers(True, self.book.steps))  # `n = n + 1`: it hangs on its other values
+        yield
+        for per_scope in (self.scopes, self._paths, self._frees):
+            per_scope.pop()
+
+    def _values(self, name: str) -> Iterator[ast.AST | str]:
+        """Yield what a name that is local to a function may stand for."""
+        for value in next(scope[name] for scope in reversed(self.scopes) if name in scope):
+            self.book.steps.take()
+            yield value
 
     def _is_local(self, name: str) -> bool:
         return any(name in scope for scope in self.scopes)
 
-    @contextmanager
-    def _asking(self, name: str) -> Iterator[None]:
-        place = max(i for i, scope in enumerate(self.scopes) if name in scope)
-        self._asked.add((place, name))
-        try:
-            yield
-        finally:
-            self._asked.discard((place, name))
-
     def _lookup(self, name: str) -> str | None:
         if not self._is_local(name):
             return self.book.path(name)
-        for value in self._values(name) or ():
+        return self._paths[-1].get(name, lambda: self._local_path(name))
+
+    def _local_path(self, name: str) -> str | None:
+        for value in self._values(name):
             if isinstance(value, str):
                 return value
-            if isinstance(value, ast.Name | ast.Attribute):
-                with self._asking(name):
-                    if path := self.resolve(value):
-                        return path
+            if isinstance(value, ast.Name | ast.Attribute) and (path := self.resolve(value)):
+                return path
         return None
 
     def resolve(self, node: ast.AST) -> str | None:
         """Return the full name of what stands in a module."""
-        return _dotted(node, self._lookup)
+        known: dict[int, str | None] = {}
+        path = _dotted(node, self._lookup, known)
+        self.book.steps.take(len(known))
+        return path
 
     def _own(self, node: ast.AST) -> bool:
         """Return whether an attribute is of the student's own making: of a class of theirs, of ctx."""
@@ -638,19 +831,16 @@ class _Reader(ast.NodeVisitor):
     def _free(self, node: ast.AST) -> bool:
         """Return whether an expression is free of the values of tensors: constants, shapes, limits of dtypes."""
         free = self._free
+        self.book.steps.take()
         if isinstance(node, ast.Constant):
             return True
         if isinstance(node, ast.Name) and self._is_local(node.id):
-            values = self._values(node.id)
-            if values is None:
-                return True  # `n = n + 1`: it hangs on its other values
-            with self._asking(node.id):
-                return bool(values) and all(isinstance(v, str) or free(v) for v in values)
+            return self._frees[-1].get(node.id, lambda: self._free_name(node.id))
         if isinstance(node, ast.Name):
             if self.resolve(node):
                 return True
-            values = [b.node.value for b in self.book.relevant(node.id) if isinstance(b.node, ast.Assign)]
-            return bool(values) and all(isinstance(v, ast.Constant) for v in values)
+            values = [isinstance(value, ast.Constant) for value in self.book.assigned(node.id)]
+            return bool(values) and all(values)
         if isinstance(node, ast.Attribute):
             return node.attr in SHAPES or self.resolve(node) is not None or free(node.value)
         if isinstance(node, ast.Call):
@@ -666,8 +856,13 @@ class _Reader(ast.NodeVisitor):
             return free(node.value)
         return False
 
+    def _free_name(self, name: str) -> bool:
+        values = list(self._values(name))
+        return bool(values) and all(isinstance(v, str) or self._free(v) for v in values)
+
     def _add(self, what: str, node: ast.AST, why: str = "") -> None:
-        self.uses.append(Use(what, *_text(node), why))
+        if not self.uses:  # only the first is told, and its text may be long
+            self.uses.append(Use(what, *_text(node), why))
 
     def judge(self, path: str, node: ast.AST, call: ast.Call | None = None) -> None:
         """Judge a full name, called or not."""
@@ -709,8 +904,11 @@ class _Reader(ast.NodeVisitor):
         if path := self.resolve(node):
             self.judge(path, node)
             self._use(node)
-        else:
-            self.visit(node.value)
+            return
+        inner: ast.expr = node
+        while isinstance(inner, ast.Attribute):  # of `a.b.c` that is in no module, `a.b` is in none either
+            inner = inner.value
+        self.visit(inner)
 
     def _use(self, node: ast.AST) -> None:
         """Note the student's own name that a path begins with: ``f = torch.exp`` and then ``f(x)``."""
@@ -768,10 +966,9 @@ class _Reader(ast.NodeVisitor):
             self.visit(part)
         was, name = self.backward, getattr(node, "name", "")
         self.backward = was or (self.forbids.backward and name in ("backward", "vjp"))
-        self.scopes.append(_local(node))
-        for part in node.body if isinstance(node.body, list) else [node.body]:
-            self.visit(part)
-        self.scopes.pop()
+        with self._within(_local(node)):
+            for part in node.body if isinstance(node.body, list) else [node.body]:
+                self.visit(part)
         self.backward = was
 
     visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
@@ -780,9 +977,8 @@ class _Reader(ast.NodeVisitor):
         names: dict[str, list[ast.AST | str]] = {
             n.id: [] for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)
         }
-        self.scopes.append(names)
-        self.generic_visit(node)
-        self.scopes.pop()
+        with self._within(names):
+            self.generic_visit(node)
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 

@@ -38,8 +38,9 @@ from graders.judge.looks import (
     function,
     same_behaviour,
 )
+from graders.judge.outside import OUTSIDE, Outside, Weighed
 from graders.judge.reading import forbidden
-from graders.judge.verdict import Verdict
+from graders.judge.verdict import REPLY, Verdict
 
 NUMBERS = ("value", "gradient", "second order")  # the looks whose message ends with why the check matters
 # what torch's gradcheck raises, including for results of the wrong type or shape
@@ -60,6 +61,7 @@ class Check:
         why: why it matters; ends a message that names no known mistake.
         cases: inputs that reach every branch.
         looks: what is looked at, in order.
+        outside: large arguments on which what is kept shows in the memory of the submission's process.
         gradcheck: arguments on which torch's gradcheck (or with `order` 2 gradgradcheck) must pass as well.
     """
 
@@ -71,6 +73,7 @@ class Check:
     looks: tuple[Look, ...]
     gradcheck: Callable[[Draw], tuple[Any, ...]] | None = None
     order: int = 1
+    outside: Outside | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class Task:
             return self._judge(self.check(name), operation, seed)
         except WireError as error:
             message = f"Your code's reply was corrupted, so it could not be graded: {error}."
-            return Verdict(self.name, name, self.check(name).points, 0.0, message)
+            return Verdict(self.name, name, self.check(name).points, 0.0, message, look=REPLY)
 
     def _judge(self, check: Check, operation: Operation, seed: int) -> Verdict:
         finding = self.find(check, operation, seed)
@@ -156,7 +159,7 @@ class Task:
             return Verdict(self.name, check.name, check.points, check.points, message)
         mistake = (
             None
-            if finding.look in ("exists", "source")
+            if finding.look in ("exists", "source", OUTSIDE)
             else self._recognise(check, finding.look, operation, seed + FRESH)
         )
         message = (
@@ -185,7 +188,8 @@ class Task:
         finding = self._find(check, cases, yours, expected) or self._gradcheck(check, operation, seed)
         if proof and finding is None:
             finding = self._proof(check, cases, yours, expected, operation, self._denied(seed))
-        return finding or self._source(check, cases, operation.source)
+        finding = finding or self._source(check, cases, operation.source)
+        return finding or self._outside(check, operation, seed)
 
     def _proves(self, check: Check, cases: list[Case]) -> bool:
         """Return whether a check's numbers must come out where autograd, and what the task denies, is refused."""
@@ -300,6 +304,21 @@ class Task:
             first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(",")
             return Finding("gradcheck", f"torch.autograd.{name} refuses: {first}")
         return None
+
+    def _outside(self, check: Check, operation: Operation, seed: int) -> Finding | None:
+        """Return what the memory of the submission's process shows, whatever that says of itself."""
+        if check.outside is None or operation.memory() is None:
+            return None
+        try:
+            return check.outside.find(self.call, operation, self._weighed(check, seed))
+        except OperationError as error:
+            return Finding(OUTSIDE, f"On large arguments your code raised {error}")
+
+    @cache  # noqa: B019
+    def _weighed(self, check: Check, seed: int) -> Weighed:
+        """Return what is asked from outside, and the reference's answer."""
+        assert check.outside is not None  # it is asked for
+        return check.outside.weighed(self._draw(check, seed), self.reference)
 
     @cache  # noqa: B019
     def _rehearsal(self, check: Check, seed: int) -> list[bytes]:

@@ -22,6 +22,7 @@ from graders.inside.wire import Message
 from graders.judge.verdict import Verdict
 
 LIMIT = 10.0  # seconds of the processor for one run of the file
+MAX_TEXT = 200_000  # characters of a file
 TOTAL = 25.0  # seconds by the clock for all runs, which a file that sleeps comes to: a grade cell has 30
 Ask = Callable[[Message], list[Message]]
 COMPARISONS = {"allclose", "equal", "isclose", "isfinite", "isnan", "all", "any"}  # say nothing unless asserted
@@ -151,6 +152,8 @@ class FileTask:
         (check,) = (c for c in self.checks if c.name == name)
         if source is None:
             return self._lost(check, f"No cell that begins with {self.first_line} could be found.")
+        if len(source) > MAX_TEXT:
+            return self._lost(check, f"The file has more than {MAX_TEXT:,} characters, so it was not run.")
         try:
             said = self._run(source, seed, ask)
         except (subprocess.SubprocessError, ValueError) as error:
@@ -219,7 +222,7 @@ class FileTask:
         evidence = {"line": at[0]} if at else {}
         evidence |= {"which calls": at[-1]} if len(at) > 1 else {}  # the assertion may stand in a helper
         if not first["test"]:
-            text = f"The file could not be run, so no test was: {raised.rstrip('.')}."
+            text = f"The file could not be run, so no test was run: {raised.rstrip('.')}."
             return f"{text} It needs torch and `from {self.offer} import {self.offer.capitalize()}`.", evidence
         return f"{first['test']} fails on {share} ({raised.rstrip('.')}). {_reason(first)}", evidence
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 MIME = "application/vnd.graders.verdict+json"
 SHOWN: ContextVar[list[dict[str, Any]] | None] = ContextVar("what the grade cell that runs has shown", default=None)
+MESSAGE, PART = 4000, 1000  # characters of a message, and of a part of the evidence
+REPLY = "reply"  # the look of a verdict on an answer that no code of a student gives by itself
+FORM = "form"  # the look of what stands for a verdict that cannot be read
+OTHER_FORM = "This verdict has the form of another version of the graders. Grade again with --force."
+
+
+def one_line(text: object, most: int = MESSAGE) -> str:
+    """Return ``text`` on one line: line ends, control characters and turns of direction are spelled out."""
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)[: most + 1])
+    return safe if len(safe) <= most else f"{safe[: most - 3]}..."
 
 
 @dataclass(frozen=True)
@@ -34,12 +44,31 @@ class Verdict:
     mistake: str = ""
     look: str = ""
 
+    def __post_init__(self) -> None:
+        """Spell out what a student's text may hold: it reaches terminals, tables and pages from here."""
+        object.__setattr__(self, "message", one_line(self.message))
+        evidence = {one_line(name, PART): one_line(text, PART) for name, text in self.evidence.items()}
+        object.__setattr__(self, "evidence", evidence)
+
+    @classmethod
+    def of(cls, data: object) -> Verdict:
+        """Return the verdict that JSON holds; of another form, one of no task that says so."""
+        unreadable = cls("", "", 0.0, 0.0, OTHER_FORM, look=FORM)
+        if not isinstance(data, dict) or data.keys() != {part.name for part in fields(cls)}:
+            return unreadable
+        numbers, others = ("points", "earned"), ("evidence",)
+        sound = isinstance(data["evidence"], dict) and all(isinstance(data[name], int | float) for name in numbers)
+        texts = (value for name, value in data.items() if name not in (*numbers, *others))
+        return cls(**data) if sound and all(isinstance(text, str) for text in texts) else unreadable
+
     def __str__(self) -> str:
         return "\n".join([self.title, self.message, *(f"  {name}: {text}" for name, text in self.evidence.items())])
 
     @property
     def title(self) -> str:
         """The first line: "Square gradient: 0 of 2 points"."""
+        if self.look == FORM:
+            return "Unreadable verdict"
         return f"{self.task} {self.check}: {self.earned:g} of {self.points:g} points"
 
     def show(self) -> None:
@@ -59,9 +88,9 @@ class Verdict:
 
 
 def shown_by(outputs: Iterable[Mapping[str, Any]]) -> Verdict | None:
-    """Return the verdict among the outputs of a grade cell, None where there is none."""
+    """Return the first verdict among the outputs of a grade cell that runs no code of a student, None for none."""
     for output in outputs:
         data = output.get("data", {}).get(MIME)
         if data is not None:
-            return Verdict(**data)
+            return Verdict.of(data)
     return None

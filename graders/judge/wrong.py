@@ -90,13 +90,13 @@ class Wrong:
 
         Raises:
             KeyError: there is no such habit.
-            ValueError: the habit has no words for all tasks.
+            ValueError: the habit has no message that fits all tasks.
         """
         for name in (*names.split(), *messages):
             habit = HABITS[name]
             message = messages.get(name, habit.message)
             if not message:
-                raise ValueError(f"{name} has no words for all tasks: give the task's own, by keyword")
+                raise ValueError(f"{name} has no message that fits all tasks: pass the task's own by keyword")
             self._add(name, caught_by or habit.caught_by, message, habit.spoil(self.right))
 
     def _decorator(

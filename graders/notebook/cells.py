@@ -120,8 +120,8 @@ def repair(notebook: Notebook, originals: Mapping[str, Original], file: str) -> 
             unknown.append(name or "without a name")
     problems.reverse()
     for name in reversed(Counter(twice)):
-        remedy = "The last one counts; check by eye if the score surprises."
-        problems.repaired(Code.CELL_TWICE, f"cell {name} stands twice", remedy)
+        remedy = "The last one counts; look at them if the score is surprising."
+        problems.repaired(Code.CELL_TWICE, f"cell {name} occurs more than once", remedy)
     if unknown:
         what = f"cell {quoted(unknown)} is" if len(unknown) == 1 else f"cells {quoted(unknown[::-1])} are"
         remedy = "Graded as a cell of the student's own."
@@ -145,7 +145,8 @@ def _repair_cell(cell: Notebook, original: Original, problems: Findings) -> None
     wrong = [key for key in truth if key != "checksum" and not _equal(given.get(key), truth[key])]
     if changed := sorted([*wrong, *(meta.keys() - truth.keys())]):
         values = [
-            f"{printable(key, 30)} {printable(repr(meta.get(key)), 30)} for {truth.get(key)!r}" for key in changed[:4]
+            f"{printable(key, 30)} {printable(repr(meta.get(key)), 30)} instead of {truth.get(key)!r}"
+            for key in changed[:4]
         ]
         what = f"the metadata of cell {name} were changed ({', '.join(values)})"
         problems.repaired(Code.CELL_METADATA, what, "The released ones are used.")
@@ -189,9 +190,9 @@ def _put_back(
         kind = "test cell" if original.grade else "locked cell"
         problems.repaired(Code.CELL_DELETED, f"{kind} {name} was deleted", "It is put back and graded.")
     if len(problems) > 8 and len(problems) == sum(original.locked for original in originals.values()):
-        what = "none of the set's own cells is marked as such, as if converted"
+        what = "none of the set's own cells is marked as such, as after a conversion"
         problems.clear()
-        problems.repaired(Code.ALL_UNMARKED, what, "All are put back at its end.")
+        problems.repaired(Code.ALL_UNMARKED, what, "All of them are added again at the end.")
     return problems
 
 
@@ -209,7 +210,7 @@ def deleted_answers(notebook: Notebook, originals: Mapping[str, Original], file:
 def without_magics(source: str) -> str:
     """Return ``source`` with IPython's own lines, which are not Python, replaced by lines that do nothing."""
     lines = (re.sub(r"^(\s*)([%!?].*|[\w.]+\?{1,2}\s*)$", r"\1pass", line) for line in source.split("\n"))
-    return "\n".join(re.sub(r"^(\s*[\w.,\s]+=\s*)[!%].*$", r"\1None", line) for line in lines)
+    return "\n".join(re.sub(r"^([\w.,\s]+=\s*)[!%].*$", r"\1None", line) for line in lines)
 
 
 def python(source: str) -> ast.Module:

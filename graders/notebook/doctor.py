@@ -20,7 +20,7 @@ from .files import KEPT, is_folder, resembles, write
 from .form import Notebook, read, to_bytes
 from .problem import Problem, Unreadable, printable, quoted
 
-EXIT_CODES = "exit codes: 0 all would be graded, 1 at least one would not in its current state, 2 a wrong command"
+EXIT_CODES = "exit codes: 0 all would be graded, 1 at least one would not in its current state, 2 usage error"
 
 Validate = Callable[[Notebook, str], None]
 
@@ -81,7 +81,7 @@ def treat(
     if name is None:
         known = ", ".join(f"{name}.ipynb" for name in sets)
         what = "is not the name of a set's notebook"
-        return False, [Problem(Code.UNKNOWN_NAME, path.name, what, f"There are {known}.", fatal=True)]
+        return False, [Problem(Code.UNKNOWN_NAME, path.name, what, f"The names are {known}.", fatal=True)]
     notebook, problems = examine(path, sets[name], path.name, validate)
     repaired = None
     if notebook is not None:
@@ -105,7 +105,7 @@ def _wrong_name(path: Path, wanted: str, readable: bool) -> Problem:
     others = sorted(p.name for p in path.parent.iterdir() if p.name != path.name and resembles(wanted, p.name))
     if readable and not others:
         return Problem(Code.WRONG_NAME, path.name, what, "It is renamed.", repaired=True)
-    remedy = f"It has to be {wanted}."
+    remedy = f"Rename it to {wanted}."
     if readable:
         remedy = f"There is also {quoted(others)}: hand in one of them, as {wanted}."
     return Problem(Code.WRONG_NAME, path.name, what, remedy, fatal=True)
@@ -121,20 +121,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the student's command; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python doctor.pyz",
-        description="See whether your notebooks would be graded, and repair what can be. The files as they were are "
-        f"kept in {KEPT}/. Answers that are missing are named; they do not keep the rest from being graded.",
+        description="Check whether your notebooks would be graded, and repair what can be repaired. The original of "
+        f"each repaired file is kept in {KEPT}/. Missing answers are reported; the rest is graded all the same.",
         epilog=EXIT_CODES,
     )
     parser.add_argument("path", metavar="PATH", nargs="+", type=Path, help="a notebook, or a folder with notebooks")
-    parser.add_argument("--dry-run", action="store_true", help="say what is wrong, write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="report what is wrong and change nothing")
     options = parser.parse_args(arguments)
     return treat_all(options.path, released_sets(), options.dry_run)
 
 
+Treat = Callable[[Path, Mapping[str, Mapping[str, Original]], Path, bool], tuple[bool, list[Problem]]]
+
+
 def treat_all(
-    paths: Iterable[Path], sets: Mapping[str, Mapping[str, Original]], dry_run: bool, validate: Validate = accept
+    paths: Iterable[Path], sets: Mapping[str, Mapping[str, Original]], dry_run: bool, one: Treat = treat
 ) -> int:
-    """Examine notebooks one by one and print what is found; return the exit code."""
+    """Examine notebooks one by one and print what is found; return the exit code.
+
+    Args:
+        paths: as `notebooks_in` takes them.
+        sets: the released cells of each notebook, by its name.
+        dry_run: whether nothing is written.
+        one: does what `treat` does.
+    """
     paths = list(paths)
     if missing := [path for path in paths if not os.path.lexists(path)]:
         print(f"there is no {printable(missing[0])}", file=sys.stderr)
@@ -146,7 +156,7 @@ def treat_all(
     bad = 0
     for path in notebooks:
         try:
-            graded, problems = treat(path, sets, path.absolute().parent, dry_run, validate)
+            graded, problems = one(path, sets, path.absolute().parent, dry_run)
             for problem in problems:
                 print(line(problem, dry_run))
         except OSError as error:

@@ -15,7 +15,7 @@ from .problem import Unreadable
 MAX_BYTES = 10_000_000  # of a notebook; the largest of the course has 60 kB without outputs
 KEPT = ".doctor"  # the folder for files as they were before a repair
 
-_COPY = re.compile(r"(?i)(\s*\(\d+\)|[-_ ]copy\d*|\s+-\s+copy(\s*\(\d+\))?)+$")
+_COPIES = re.compile(r"( ?[-_ ]copy\d*| - copy| ?\(\d+\))*")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ def no_file(path: Path) -> NotAFile | None:
     try:
         return _no_file(path.lstat())
     except (OSError, ValueError) as error:
-        return NotAFile(Code.UNREADABLE, f"cannot be read ({getattr(error, 'strerror', None) or 'its name'})")
+        return NotAFile(
+            Code.UNREADABLE, f"cannot be read ({getattr(error, 'strerror', None) or 'its name is invalid'})"
+        )
 
 
 def is_folder(path: Path) -> bool:
@@ -88,7 +90,8 @@ def resembles(wanted: str, name: str) -> bool:
     """Return whether ``name`` is how a browser, a system or a hand would have altered the file name ``wanted``."""
     stem = re.sub(r"(?i)(\.ipynb)?(\.(txt|json))?$", "", name.strip(), count=1)
     ends = re.search(r"(?i)\.ipynb(\.txt|\.json)?$|\.json$", name.strip())
-    return bool(ends) and _COPY.sub("", stem.strip()).strip().casefold() == wanted.removesuffix(".ipynb").casefold()
+    stem, wanted = " ".join(stem.split()).casefold(), wanted.removesuffix(".ipynb").casefold()
+    return bool(ends) and stem.startswith(wanted) and _COPIES.fullmatch(stem, len(wanted)) is not None
 
 
 def keep(path: Path, root: Path) -> Path:

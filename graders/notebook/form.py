@@ -64,14 +64,16 @@ def parse(data: bytes, file: str, most_cells: int = MAX_CELLS) -> tuple[Notebook
         what = f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg})"
         raise Unreadable(Code.NOT_JSON, file, what) from None
     except RecursionError:
-        raise Unreadable(Code.TOO_DEEP, file, "is nested without end") from None
+        raise Unreadable(Code.TOO_DEEP, file, "is nested too deeply") from None
     except ValueError:
-        what = "is not JSON that can be used: it holds a number of thousands of digits"
+        what = "is not usable JSON: it holds a number with thousands of digits"
         raise Unreadable(Code.HUGE_NUMBER, file, what) from None
     if _depth(raw) > MAX_DEPTH:
         raise Unreadable(Code.TOO_DEEP, file, f"is nested deeper than {MAX_DEPTH} levels")
     if "\\u" in text and _replace_surrogates(raw):
-        problems.repaired(Code.HALF_CHARACTERS, "holds halves of characters", "Each is read as a question mark.")
+        problems.repaired(
+            Code.HALF_CHARACTERS, "holds incomplete characters (lone surrogates)", "Each is read as a question mark."
+        )
     if not isinstance(raw, dict):
         raise not_a_notebook(file, type(raw).__name__)
     notebook = _format_4(raw, text, problems)
@@ -90,13 +92,13 @@ def _text(data: bytes, problems: Findings) -> str:
         if data.startswith(mark):
             data, encoding = data[len(mark) :], name
             what = f"starts with a byte-order mark ({name.upper()})"
-            problems.repaired(Code.BYTE_ORDER_MARK, what, "It is read as UTF-8 without.")
+            problems.repaired(Code.BYTE_ORDER_MARK, what, "It is read without the mark.")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise Unreadable(Code.NOT_TEXT, problems.file, f"is not text in UTF-8 (byte {error.start})") from None
     if "\r" in text:
-        problems.repaired(Code.WINDOWS_LINES, "has Windows line ends", "They are read as plain ones.")
+        problems.repaired(Code.WINDOWS_LINES, "has Windows line endings", "They are read as Unix line endings.")
     return text
 
 
@@ -186,14 +188,14 @@ def _tidy(notebook: Notebook, most_cells: int, problems: Findings) -> None:
     if not any(cell["source"].strip() for cell in cells):
         raise Unreadable(Code.EMPTY, problems.file, "has no cell with anything in it")
     if odd:
-        what = f"the form of {_numbers(odd)} was not a notebook's"
-        problems.repaired(Code.MALFORMED_CELLS, what, "What does not belong there is left out.")
+        what = f"the form of {_numbers(odd)} was invalid"
+        problems.repaired(Code.MALFORMED_CELLS, what, "Parts that do not belong there are left out.")
     if ended:
-        what = f"{_numbers(ended)} had Windows line ends"
-        problems.repaired(Code.WINDOWS_LINES, what, "They are read as plain ones.")
+        what = f"{_numbers(ended)} had Windows line endings"
+        problems.repaired(Code.WINDOWS_LINES, what, "They are read as Unix line endings.")
     if new := give_ids(cells):
-        what = f"the id of {_numbers(new)} was missing, malformed or another's"
-        problems.repaired(Code.MALFORMED_IDS, what, "A new one is given.")
+        what = f"the id of {_numbers(new)} was missing, malformed or not unique"
+        problems.repaired(Code.MALFORMED_IDS, what, "A new id is assigned.")
     _tidy_metadata(notebook, problems)
 
 
@@ -267,7 +269,7 @@ def give_ids(cells: Sequence[Notebook]) -> list[int]:
 def _tidy_metadata(notebook: Notebook, problems: Findings) -> None:
     meta = notebook.get("metadata")
     if not isinstance(meta, dict):
-        problems.repaired(Code.MALFORMED_METADATA, "the notebook's metadata were no metadata", "They are left out.")
+        problems.repaired(Code.MALFORMED_METADATA, "the notebook's metadata were malformed", "They are left out.")
         meta = {}
     kernel, language = meta.get("kernelspec"), meta.get("language_info")
     if (
@@ -289,7 +291,7 @@ def _tidy_metadata(notebook: Notebook, problems: Findings) -> None:
             problems.repaired(Code.MALFORMED_METADATA, f"the notebook's {key} is malformed", "It is left out.")
             meta = {name: value for name, value in meta.items() if name != key}
     if extra := notebook.keys() - {"nbformat", "nbformat_minor", "metadata", "cells"}:
-        what = f"has {printable(', '.join(sorted(extra)), 60)} beside its cells"
+        what = f"has {printable(', '.join(sorted(extra)), 60)} besides its cells"
         problems.repaired(Code.EXTRA_KEYS, what, "It is left out.")
         for key in extra:
             del notebook[key]

@@ -145,9 +145,9 @@ def test_what_the_build_of_the_book_says_of_faults_in_its_sources(tmp_path: Path
         )
     found = "\n".join(check_book.faults(built.html, tmp_path / "_toc.yml"))
     for fault in (
-        "book/no_such_page.html: _toc.yml lists it, and it was not built",
-        "book/trust.html: _toc.yml lists it, and it was not built",
-        "book/setup.html: the link to no-page.html leads to no file",
+        "book/no_such_page.html: _toc.yml lists it, but it was not built",
+        "book/trust.html: _toc.yml lists it, but it was not built",
+        "book/setup.html: the link to no-page.html leads to a missing file",
         "book/setup.html: the link to glossary.html#no-term names a term without an entry",
         "book/setup.html: two elements have the id setup",
         "book/setup.html: no alternative text",

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 from nbgrader.api import Gradebook, MissingEntry
+from pygments.token import STANDARD_TYPES
 
 from graders.classroom.course import Course
 from tests.engine.attacks import MARK, ROOT, SECRET, Arena, Attack, hand_in
@@ -248,6 +249,7 @@ def live(html: str) -> list[str]:
     found = []
     for tag in page.find_all(True):
         text = str(tag)
+        found += _seen_elsewhere(tag)
         own = MARK in text.lower() and (tag.name in ("script", "style") or len(text) < 4000)
         if not own:
             continue
@@ -278,6 +280,29 @@ def live(html: str) -> list[str]:
                 or (name == "style" and "//mallory" in value)
             ):
                 found.append(f"<{tag.name} {name}={value[:60]!r}>")
+    return found
+
+
+PAGE_CLASSES = {"highlight", "anchor-link", *STANDARD_TYPES.values()}  # what a text cell may carry: coloured code
+PLACED = re.compile(r"position|z-index|float|height|width|margin|top|left|transform|display|url\s*\(|expression", re.I)
+
+
+def _seen_elsewhere(tag: Tag) -> list[str]:
+    """What of a tag loads something from a host, or takes a text cell out of its own box: classes, ids, placing."""
+    found = []
+    for name in ("src", "srcset", "poster", "background", "data", "xlink:href", "action"):
+        value = str(tag.get(name, "")).strip()
+        if re.match(r"(https?:)?//", value, re.I) or (
+            tag.name == "img" and value and not value.startswith("data:image/")
+        ):
+            found.append(f"<{tag.name} {name}={value[:60]!r}>")
+    if tag.find_parent(class_="text_cell_render") and not tag.find_parent("math"):
+        foreign = {word for word in tag.get("class", ()) if word not in PAGE_CLASSES} - {"katex"}
+        found += [f"<{tag.name} class={word!r}>" for word in sorted(foreign)]
+        if PLACED.search(str(tag.get("style", ""))):
+            found.append(f"<{tag.name} style={tag['style'][:60]!r}>")
+        if tag.get("id") and tag.name not in ("h1", "h2", "h3", "h4", "h5", "h6"):
+            found.append(f"<{tag.name} id={tag['id'][:60]!r}>")
     return found
 
 

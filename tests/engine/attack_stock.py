@@ -40,6 +40,8 @@ TOGETHER = (
     "The notebook file",
     "Forged replies",
     "Reading",
+    "Keeping too much",
+    "The grader's own time",
     "The feedback page",
 )
 MOST = 12  # graded by one command

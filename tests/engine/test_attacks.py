@@ -201,6 +201,13 @@ def test_what_a_command_leaves_is_found(tmp_path):
         "<iframe srcdoc='mallory'></iframe>", "<img src='//mallory/a.png'>",
         "<p style='background:url(//mallory)'>x</p>",
         "<svg onload='mallory()'></svg>", "<form action='//mallory'></form>",
+        "<img src='https://elsewhere.example/t.png'>", "<img src='//elsewhere/t.png'>", "<img src='beside.png'>",
+        "<script src='https://cdn.example/jquery.js'></script>", "<img srcset='http://elsewhere/t.png'>",
+        "<div class='text_cell_render'><div class='navbar navbar-fixed-top'>x</div></div>",
+        "<div class='text_cell_render'><div class='modal-backdrop'>x</div></div>",
+        "<div class='text_cell_render'><p style='position: fixed'>x</p></div>",
+        "<div class='text_cell_render'><p style='height: 2000px'>x</p></div>",
+        "<div class='text_cell_render'><p id='toc'>x</p></div>",
     ],
 )  # fmt: skip
 def test_what_is_live_in_a_page_is_found(html):

@@ -80,10 +80,10 @@ def test_a_class_is_graded_into_it_and_nothing_twice(server, tmp_path):
     with (root / "nbgrader_config.py").open("a") as file:
         file.write(f"\nc.CourseDirectory.db_url = {server!r}\n")
     code, out, err = grade(root, *HERE)
-    assert (code, err) == (0, "") and "2 of them before" in out
+    assert (code, err) == (0, "") and "2 of them earlier" in out
     hand_in(root, "ben", **RIGHT)
     code, out, err = grade(root, *HERE)
-    assert (code, err) == (0, "") and "1 of them before" in out
+    assert (code, err) == (0, "") and "1 of them earlier" in out
     assert _query(server, query) == [("ada", 6.0), ("ben", 6.0)]
     code, out, err = start(root, "scores", "--csv").done()
     assert (code, err) == (0, "")
@@ -97,7 +97,7 @@ def test_one_that_cannot_be_used_is_refused_in_a_line(server, tmp_path):
         connection.execute("CREATE TABLE assignment (id TEXT)")
     root = tiny_course(tmp_path, ada=RIGHT)
     for url, said in (
-        (half, "the database 'half' is half made"),
+        (half, "the database 'half' is incomplete"),
         (server.replace("/grades", "/none"), 'database "none" does not exist'),
         ("postgresql+psycopg://who:secret@localhost:1/grades", "cannot be opened"),
         ("postgresql+nodriver://who@localhost/grades", "postgresql+psycopg://USER"),

@@ -14,13 +14,13 @@ from tests.engine.conftest import SETTINGS, text
 
 ROOT = Path(__file__).parents[2]
 LOOK = """
-import os, socket, sys
+import os, sys
 for path in {paths!r}:
     print(path, os.path.exists(path))
 print("course", os.access("/course", os.R_OK), [m for m in sys.modules if m.startswith("graders.") and "sets" in m])
 print("pids", sorted(p for p in os.listdir("/proc") if p.isdigit()))
 print("uid", os.getuid(), "groups", os.getgroups(), open("/proc/self/status").read().split("CapEff:")[1].split()[0])
-print("net", sorted(os.listdir("/sys/class/net")) if os.path.exists("/sys/class/net") else socket.if_nameindex())
+print("net", [line.split(":")[0].strip() for line in open("/proc/self/net/dev").readlines()[2:]])
 print("env", sorted(k for k in os.environ if "GRADERS" in k or "NBGRADER_" in k))
 print("fds", sorted(os.listdir("/proc/self/fd")))
 """
@@ -36,6 +36,7 @@ def test_nothing_of_the_course_is_visible(execute, monkeypatch):
     assert [line.split()[-1] for line in lines[: len(paths)]] == ["False"] * len(paths)
     assert lines[len(paths) :][0] == "course False []"
     assert "pids ['1']" in lines
+    assert "net ['lo']" in lines
     assert "0000000000000000" in text(shown)
     assert "env ['NBGRADER_EXECUTION']" in lines, text(shown)
 
@@ -155,7 +156,7 @@ def test_a_control_group_is_made_and_removed(warm):
 
 
 def test_a_folder_that_is_no_control_group_is_not_taken_for_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "Path", lambda root, *parts: Path(tmp_path if "cgroup" in str(root) else root, *parts))
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
     assert memory.new_group() is None
     assert list(tmp_path.iterdir()) == []
 

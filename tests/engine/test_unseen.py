@@ -245,15 +245,19 @@ def test_one():
 
 
 CALLS = """
-import ctypes, os, socket
+import ctypes, fcntl, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
+file, room = open("/usr/bin/env", "rb"), ctypes.create_string_buffer(64)
+WATCHES = [(libc.inotify_init1, 0), (libc.inotify_init,), (libc.fanotify_init, 0x200, 0),
+           (libc.syscall, 451, file.fileno(), room, room, 0), (libc.syscall, 300, 0, 0)]
+TOLD = [(5, room), (36, room), (1024, 0), (1026, 1)]  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY
 def leaves(name):
     return libc.syscall(248, b"user", name, b"x", 1, -3) > 0
 def sees(name):
     return libc.syscall(250, 10, -3, b"user", name, 0) > 0
-def makes(family):
+def makes(family, kind=socket.SOCK_STREAM):
     try:
-        socket.socket(family).close()
+        socket.socket(family, kind).close()
         return True
     except OSError:
         return False
@@ -291,6 +295,14 @@ def test_keys_of_the_grader_are_not_seen_and_none_are_left(execute, monkeypatch)
             [1, 1],
         ),  # no limit counts their memory
         ("refused(libc.msgget, 0, 0o1600)", 1),
+        ("makes(16, socket.SOCK_RAW)", False),  # AF_NETLINK: a dozen protocols of the kernel's
+        ("[refused(watch, *a) for watch, *a in WATCHES]", [1] * 5),  # who of the machine uses which file
+        ("refused(libc.syscall, 103, 10, 0, 0)", 1),  # syslog: the machine's messages
+        ("refused(libc.syscall, 447, 0)", 1),  # memfd_secret
+        ("[refused(libc.fcntl, file.fileno(), *a) for a in TOLD]", [1] * 4),
+        ("refused(libc.flock, file.fileno(), 1)", 1),  # a word for another notebook
+        ("fcntl.lockf(open('own', 'w'), fcntl.LOCK_EX)", None),  # what sqlite does with a file of the notebook's
+        ("sorted(os.listdir('/proc'))", ["1", "self", "thread-self"]),
         ("refused(libc.syscall, 435, 0, 0)", 38),  # clone3: libc takes clone
         ("os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)[1]", 0),
     ],

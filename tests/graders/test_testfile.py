@@ -76,7 +76,7 @@ def test_a_right_sigmoid_among_the_wrong_ones_is_let_through() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("def test_a(:\n    pass\n", "The file could not be run, so no test was: SyntaxError"),
+        ("def test_a(:\n    pass\n", "The file could not be run, so no test was run: SyntaxError"),
         ("", "There is no test in the file"),
         (HEAD + "def test_a():\n    raise NotImplementedError()\n", "SigmoidTests is not written yet."),
         ("raise NotImplementedError()\n", "SigmoidTests is not written yet."),

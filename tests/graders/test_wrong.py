@@ -96,7 +96,7 @@ def test_a_habit_keeps_the_names_and_defaults_of_the_arguments(wrong):
 
 @pytest.mark.parametrize("name", ["sign_flipped", "upstream_unchanged", "detached"])
 def test_a_habit_without_words_wants_the_task_s(wrong, name):
-    with pytest.raises(ValueError, match=f"{name} has no words for all tasks"):
+    with pytest.raises(ValueError, match=f"{name} has no message that fits all tasks"):
         wrong.habits(name)
     wrong.habits(**{name: "Words."}, caught_by="other")
     assert (wrong.task.mistakes[-1].caught_by, wrong.task.mistakes[-1].message) == ("other", "Words.")

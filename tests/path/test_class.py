@@ -130,18 +130,21 @@ def test_scores(course, student, score):
         (
             "misnamed",
             [
-                "is missing, there is 'tiny (1).ipynb' instead. Rename it, or let `python -m graders doctor submitted/"
+                "is missing; there is 'tiny (1).ipynb' instead. Rename it, or let `python -m graders doctor submitted/"
                 "misnamed/01_tiny` do so, and grade again."
             ],
         ),
         ("deleted", ["test_double_value was deleted", "see_double was deleted", "answer cell double was deleted"]),
-        ("altered", ["test_double_value was turned into", "test_double_type stands twice", "test_triple_value were"]),
-        ("syntax", ["cell double has a syntax error (expected ':', line 1). Its tests earn nothing."]),
+        (
+            "altered",
+            ["test_double_value was turned into", "test_double_type occurs more than once", "test_triple_value were"],
+        ),
+        ("syntax", ["cell double has a syntax error (expected ':', line 1). Nothing in it ran."]),
         ("own", ["cell 2 has a syntax error (incomplete input, line 1). Nothing in it ran; an answer that needs it"]),
         ("endless", ["cell triple ran longer than 4 s"]),
         ("flood", ["cell double wrote more than"]),
         ("renamed", ["nothing is called double; there is 'Double'"]),
-        ("dies", ["the kernel died in cell triple"]),
+        ("dies", ["the kernel died in cell triple", "cell triple uses os._exit (line 2). No exercise needs it"]),
         ("link", ["is a symbolic link"]),
         ("surplus", ["colorsys.py: is not part of the assignment"]),
     ],
@@ -160,15 +163,27 @@ def test_nothing_else_on_stderr(course):
 
 def test_exit_code_and_summary(course):
     assert course.first.returncode == 1
-    assert "13 of 16 submissions graded" in course.first.stdout.splitlines()[-1]
+    lines = course.first.stdout.splitlines()
+    table = lines.index("Look at these first:")
+    assert "13 of 16 submissions graded" in lines[table - 1]
+    assert [line.split()[:2] for line in lines[table + 1 :]] == [
+        ["dies", "suspicious"], ["link", "suspicious"], ["cut", "not"], ["misnamed", "not"], ["endless", "stopped"],
+        ["altered", "restored"], ["deleted", "restored"],
+    ]  # fmt: skip
     assert "16 of 16, " in course.first.stdout
+
+
+def _progress(out: str) -> list[str]:
+    """The lines before the summary and the table."""
+    lines = out.splitlines()
+    return lines[: lines.index("Look at these first:") - 1]
 
 
 def test_running_again_grades_nothing_and_says_the_same(course, here):
     code, out, err = here(course.root, "grade", "01_tiny", "--timeout", "4")
     assert (code, sorted(err.splitlines())) == (1, sorted(course.first.stderr.splitlines()))  # who is done first
-    assert "13 of them before" in out
-    assert [line.partition(": ")[2].split(",")[0] for line in out.splitlines()[:-1]] == [
+    assert "13 of them earlier" in out
+    assert [line.partition(": ")[2].split(",")[0] for line in _progress(out)] == [
         "16 submissions", *(f"{sorted(course.scores).index(name) + 1} of 16" for name in ("cut", "link", "misnamed")),
     ]  # fmt: skip
 
@@ -236,7 +251,7 @@ def test_a_mended_notebook_is_graded_on_the_next_run(course, here):
     hand_in(root, "wrong", **RIGHT)  # handed in again
     code, out, err = here(root, "grade", "tiny", "misnamed", "wrong", "right")
     assert (code, err) == (0, "")
-    assert "1 of them before" in out
+    assert "1 of them earlier" in out
     rows = Records(Course(root)).scores()[0]
     assert rows["misnamed"]["01_tiny"] == rows["wrong"]["01_tiny"] == 6
 
@@ -253,8 +268,8 @@ def test_the_seed_reaches_the_hidden_tests(course, here):
     ("arguments", "said"),
     [
         (["grade", "nope"], "there is no set 'nope'; there are: 01_tiny"),
-        (["grade", "tiny/", "zoe"], "nothing handed in for 01_tiny by zoe; it would be in submitted/zoe/01_tiny/"),
-        (["grade", "tiny", "--timeout", "0"], "'0' is not a number of seconds"),
+        (["grade", "tiny/", "zoe"], "nothing was handed in for 01_tiny by zoe; it belongs in submitted/zoe/01_tiny/"),
+        (["grade", "tiny", "--timeout", "0"], "'0' is not a whole number of seconds"),
         (["grade"], "required: SET"),
         (["collect", "tiny", "nowhere"], "there is no nowhere"),
         (["frobnicate"], "invalid choice"),
@@ -275,7 +290,7 @@ def test_a_half_made_gradebook_is_refused(tmp_path):
     root = make_course(tmp_path)
     with sqlite3.connect(root / "gradebook.db") as database:
         database.execute("CREATE TABLE assignment (id TEXT)")
-    with pytest.raises(CourseError, match="half made"):
+    with pytest.raises(CourseError, match="is incomplete"):
         Course(root)
     (root / "gradebook.db").write_bytes(b"not a database, by far" * 10)
     with pytest.raises(CourseError, match="cannot be read"):
@@ -301,20 +316,20 @@ def test_an_interruption_keeps_what_is_done(tmp_path, here):
         grading.send_signal(signal.SIGINT)
         _, said = grading.communicate(timeout=50)
     assert grading.returncode == 130
-    assert said.strip() == "graders: interrupted; what was graded is kept, the same command goes on from there"
+    assert said.strip() == "graders: interrupted; what was graded is kept; run the same command to continue"
     assert Records(Course(root)).scores()[0] == {"ada": {"01_tiny": 6}, "ben": {"01_tiny": None}}
     hand_in(root, "ben", **RIGHT)
     code, out, err = here(root, "grade", "tiny")
     assert (code, err) == (0, "")
-    assert "1 of them before" in out
+    assert "1 of them earlier" in out
     assert Records(Course(root)).scores()[0]["ben"]["01_tiny"] == 6
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["grade", "tiny"], "what was graded is kept, the same command goes on from there"),
-        (["grade", "tiny", "--force"], "what was graded is kept; without --force it goes on from there, with what has "
+        (["grade", "tiny"], "what was graded is kept; run the same command to continue"),
+        (["grade", "tiny", "--force"], "what was graded is kept; run it without --force to continue with what has "
                                        "no score yet"),
         (["sample"], "run the same command to start over"),
         (["scores"], "run the same command to start over"),
@@ -352,7 +367,7 @@ def test_misplaced_submissions_are_named_and_the_rest_is_graded(tmp_path, here):
     assert code == 1
     assert err.splitlines() == [
         "lou: 01_tiny/lou: has the set and student folders swapped. Move it to submitted/lou/01_tiny/.",
-        "amara: tiny: is no set. Rename it to 01_tiny.",
+        "amara: tiny: is not a set. Rename it to 01_tiny.",
         "kim: tiny.ipynb: is not in the folder of a set. Move it into submitted/kim/01_tiny/.",
     ]
     assert out.startswith("01_tiny: 1 submission, 1 to grade\n")
@@ -379,7 +394,7 @@ def test_the_score_of_an_earlier_file_stays_and_the_line_says_so(tmp_path, here,
     assert code == 1
     ada, ben = err.splitlines()
     assert ada.startswith("ada: tiny.ipynb: is ")
-    assert ada.endswith(" Until then the score of what was graded before stays, 6.")
+    assert ada.endswith(" Until then the score of the file graded earlier stands: 6.")
     assert ben.endswith("Ask for a new one.")
     assert {name: row["01_tiny"] for name, row in Records(Course(root)).scores()[0].items()} == {"ada": 6, "ben": None}
 

@@ -2,10 +2,12 @@
 
 import re
 import shutil
+import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbgrader.converters import GenerateAssignment
@@ -16,10 +18,12 @@ from graders.classroom.gradebook import Records
 from graders.classroom.grading import Grading
 from graders.classroom.outcome import outcome_problems
 from graders.classroom.submission import prepare
+from graders.engine.errors import Overspent
 from graders.engine.job import Settings
-from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, Event
+from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, SUSPECT, Event, put_events
 from graders.engine.pool import Lost
 from graders.engine.sandbox import NoMemory
+from graders.judge.verdict import MIME, REPLY, Verdict
 from graders.notebook import doctor, form
 from graders.notebook.cells import released
 from graders.notebook.codes import Code
@@ -165,6 +169,15 @@ def ended(name=None, *, event=None, error=None, source="x = 1"):
     return lambda path, monkeypatch: {p.code for p in outcome_problems("tiny.ipynb", notebook, events)}
 
 
+def corrupted(path, monkeypatch):
+    """What is said of a test that got an answer that cannot be read."""
+    verdict = Verdict("Square", "value", 1.0, 0.0, "Your code's reply was corrupted.", look=REPLY)
+    shown = new_output("display_data", {MIME: vars(verdict)})
+    meta = {"nbgrader": {"grade_id": "test_Square_value", "grade": True, "solution": False}}
+    notebook = new_notebook(cells=[new_code_cell("", metadata=meta, outputs=[shown])])
+    return {p.code for p in outcome_problems("tiny.ipynb", notebook, [])}
+
+
 def not_graded(error, of_record=False):
     """A submission that cannot be executed, or recorded, because of this."""
 
@@ -180,6 +193,29 @@ def not_graded(error, of_record=False):
         return {problem.code for problem in grading._finish(prepared, [result])}
 
     return codes
+
+
+def kept_score(path, monkeypatch):
+    """A score that a person gave, and whose file is another now."""
+    course = Course(path.parents[3])
+    grading = Grading(course, "01_tiny", None, Settings())
+    prepared = prepare(course.submission("ada", "01_tiny"), grading.released)
+
+    def recorded() -> set[Code]:
+        executed = nbformat.reads(prepared.notebooks["tiny"].text, as_version=4)
+        put_events(executed, ())
+        return {problem.code for problem in grading._finish(prepared, [nbformat.writes(executed)])}
+
+    def by_hand(points: str) -> None:
+        with sqlite3.connect(course.root / "gradebook.db") as database:
+            database.execute(f"UPDATE grade SET manual_score = {points}")
+
+    recorded()
+    shutil.rmtree(course.root / "autograded")
+    by_hand("1")
+    found = recorded()
+    by_hand("NULL")
+    return found
 
 
 FAULTS = {
@@ -211,10 +247,12 @@ FAULTS = {
     Code.MALFORMED_TIME: in_folder(lambda path: path.with_name("timestamp.txt").write_text("yesterday")),
     Code.NO_TIME: in_folder(lambda path: path.with_name("timestamp.txt").unlink()),
     Code.SURPLUS_FILE: in_folder(lambda path: path.with_name("torch.py").touch()),
+    Code.FUTURE_TIME: in_folder(lambda path: path.with_name("timestamp.txt").write_text("2999-01-01 00:00:00 UTC")),
     Code.NO_SET: in_place_of("ada/homework"),
     Code.OUTSIDE_SET: in_folder(lambda path: path.rename(path.parents[1] / path.name)),
     Code.SWAPPED_FOLDERS: in_place_of("01_tiny/ada"),
     Code.NOT_REPAIRABLE: not_writable,
+    Code.NOT_READ: not_graded(Overspent("takes more than it may")),
     Code.CELL_TIME: ended(event=CELL_TIME),
     Code.KERNEL_DIED: ended(event=KERNEL_DIED),
     Code.NOTEBOOK_TIME: ended(event=NOTEBOOK_TIME),
@@ -224,7 +262,10 @@ FAULTS = {
     Code.NAME_MISSING: ended("double"),
     Code.NOT_EXECUTED: not_graded(Lost("its worker died")),
     Code.NO_MEMORY: not_graded(NoMemory("no memory is left")),
+    Code.SCORE_BY_HAND: kept_score,
     Code.NOT_RECORDED: not_graded(OSError("the disk is full"), of_record=True),
+    Code.SUSPECT: ended(event=SUSPECT),
+    Code.FORGED_REPLY: corrupted,
 }
 
 

@@ -125,18 +125,18 @@ REPAIRED = {
     "a locked cell deleted": (deleted("see_triple"), "locked cell see_triple was deleted"),
     "the last cells deleted": (deleted("see_triple", "test_triple_value"), "test cell test_triple_value was deleted"),
     "all metadata gone": (all_unmarked, "see_double was deleted"),
-    "a test cell twice": (twice, "cell test_double_value stands twice"),
+    "a test cell twice": (twice, "cell test_double_value occurs more than once"),
     "a test cell retyped": (to_text, "test_double_value was turned into a markdown cell"),
     "an answer retyped": (in_cell("double", cell_type="raw"), "double was turned into a raw cell"),
     "a type unheard of": (in_cell("double", cell_type="heading"), "the form of cell"),
     "a type that is a list": (in_cell("see_double", cell_type=["code"]), "the form of cell"),
-    "points": (in_meta("test_double_value", points=40), r"test_double_value were changed \(points 40 for 2"),
-    "points without end": (in_meta("test_double_value", points=float("inf")), "points inf for 2"),
+    "points": (in_meta("test_double_value", points=40), r"test_double_value were changed \(points 40 instead of 2"),
+    "points without end": (in_meta("test_double_value", points=float("inf")), "points inf instead of 2"),
     "points that are a tree": (in_meta("test_double_value", points=[[["x" * 900]]]), "were changed"),
     "an answer locked": (in_meta("double", locked=True), "double were changed"),
     "an answer graded": (in_meta("double", grade=True, points=5), "double were changed"),
     "one for true": (in_meta("double", solution=1), "double were changed"),
-    "an old schema": (in_meta("double", schema_version=1), "schema_version 1 for 3"),
+    "an old schema": (in_meta("double", schema_version=1), "schema_version 1 instead of 3"),
     "a key more": (in_meta("double", **{"x\x1b[2J": 1}), "were changed"),
     "a stranger's cell": (stranger, "cell 'test_double_bonus' is not of this assignment"),
     "a name that is a list": (in_meta("see_double", grade_id=["see_double"]), "see_double was deleted"),
@@ -160,9 +160,9 @@ REPAIRED = {
     "no minor version": (in_notebook(nbformat_minor=None), r"is in the older nbformat 4\.None"),
     "another kernel": (in_notebook(metadata={"kernelspec": {"name": "r\x1b", "display_name": "R"}}), "its kernel is"),
     "no kernel": (in_notebook(metadata={}), "it names no kernel"),
-    "notebook metadata a list": (in_notebook(metadata=[]), "the notebook's metadata were no metadata"),
+    "notebook metadata a list": (in_notebook(metadata=[]), "the notebook's metadata were malformed"),
     "a title that is a list": (lambda data: data["metadata"].update(title=[1], authors=3), "title is malformed"),
-    "more than a notebook holds": (in_notebook(worksheets=[1]), "has worksheets beside its cells"),
+    "more than a notebook holds": (in_notebook(worksheets=[1]), "has worksheets besides its cells"),
     "a cell with more than it holds": (in_cell("double", prompt_number=[3]), "the form of cell"),
     "outputs that are none": (outputs("x", None, {"output_type": "stream"}, {"output_type": []}), "the form of cell"),
     "outputs a string": (in_cell("double", outputs="x" * 100), "the form of cell"),
@@ -187,9 +187,9 @@ BYTES = {
     "a byte-order mark": (lambda data: b"\xef\xbb\xbf" + data, "starts with a byte-order mark"),
     "UTF-16": (lambda data: data.decode().encode("utf-16"), "starts with a byte-order mark"),
     "Windows line ends": (
-        lambda data: data.replace(b"\n", b"\r\n").replace(rb"x):\n", rb"x):\r\n"), "has Windows line ends",
+        lambda data: data.replace(b"\n", b"\r\n").replace(rb"x):\n", rb"x):\r\n"), "has Windows line endings",
     ),
-    "half a character": (lambda data: data.replace(b"return 2 * x", rb"return 2 * x  # \ud83d"), "halves of"),
+    "half a character": (lambda data: data.replace(b"return 2 * x", rb"return 2 * x  # \ud83d"), "incomplete char"),
 }  # fmt: skip
 
 
@@ -316,8 +316,8 @@ REFUSED = {
     "a format that never was": (in_notebook(nbformat=2, worksheets=5), "is JSON but not a notebook"),
 }
 REFUSED_BYTES = {
-    "nested without end": (b"[" * 3_000_000, "is nested without end"),
-    "a number without end": (b'{"nbformat": ' + b"9" * 5_000 + b"}", "a number of thousands of digits"),
+    "nested without end": (b"[" * 3_000_000, "is nested too deeply"),
+    "a number without end": (b'{"nbformat": ' + b"9" * 5_000 + b"}", "a number with thousands of digits"),
     "a million small cells": (b'{"nbformat":4,"cells":[' + b"0," * 1_000_000 + b"0]}", "has 1,000,001 cells"),
     "cut short": (b'{"cells": [', "is not JSON"),
     "nothing": (b"", "is not JSON"),
@@ -400,10 +400,10 @@ FOLDERS = {
     "a time that is a link": (lambda path: device(path.with_name("timestamp.txt")), "timestamp.txt: is a symbolic"),
     "many files": (many_files, "holds more than 200 files"),
     "folders without end": (deep_folders, "holds more than 200 files"),
-    "two copies": (two_copies, "is missing, there are 'tiny.*' and 'tiny.*'. Rename the right one"),
+    "two copies": (two_copies, "is missing; there are 'tiny.*' and 'tiny.*'. Rename the right one"),
     "a name of its own": (
         lambda path: path.rename(path.with_name("homework.ipynb")),
-        "tiny.ipynb: is missing, there is 'homework.ipynb'. Ask for it",
+        "tiny.ipynb: is missing; there is 'homework.ipynb'. Ask for it",
     ),
     "nothing there": (lambda path: path.unlink(), "tiny.ipynb: is missing. Ask for it"),
 }  # fmt: skip
@@ -474,7 +474,7 @@ def test_a_name_is_mended(root, handed, here, name):
     assert code == 1 and other.exists() and not handed.exists()
     code, out, _ = here(root, "doctor", "submitted")
     assert code == 0
-    said = f"ada: 01_tiny/tiny.ipynb: is missing, there is {name!r} instead. It gets that name. [repaired]"
+    said = f"ada: 01_tiny/tiny.ipynb: is missing; there is {name!r} instead. It is renamed. [repaired]"
     assert out.splitlines()[0] == said
     assert handed.read_bytes() == raw and not other.exists()
     assert here(root, "doctor", "submitted")[1] == "1 of 1 submissions would be graded.\n"
@@ -502,7 +502,9 @@ def test_a_time_is_mended(root, handed, here, text):
     assert path.read_bytes() == text
     code, out, _ = here(root, "doctor", "submitted")
     assert code == 0
-    assert "timestamp.txt: is not the time" in out and "Written from the notebook's own time. [repaired]" in out
+    assert (
+        "timestamp.txt: does not contain the time" in out and "Written from the notebook's own time. [repaired]" in out
+    )
     assert path.read_text() == "2023-11-14 22:13:20 UTC\n"
     assert [file.read_bytes() for file in (root / ".doctor").rglob("timestamp*")] == [text]
     assert here(root, "doctor", "submitted")[1] == "1 of 1 submissions would be graded.\n"
@@ -552,7 +554,7 @@ def test_strays_are_named(root, handed, here):
     (root / "submitted/eve").symlink_to("/etc")
     code, out, _ = here(root, "doctor", "submitted")
     assert code == 1
-    for said in ("ada: TINY: is no set. submitted/ada/01_tiny exists as well: keep the right one there.",
+    for said in ("ada: TINY: is not a set. submitted/ada/01_tiny exists as well: keep the right one there.",
                  "ada: tiny.ipynb: is not in the folder of a set. submitted/ada/01_tiny/tiny.ipynb exists as well",
                  "notes.txt: notes.txt: is a file where a student's folder belongs", "eve: eve: is a symbolic link",
                  "1 of 1 submissions would be graded"):  # fmt: skip
@@ -560,8 +562,8 @@ def test_strays_are_named(root, handed, here):
 
 
 STRAYS = {  # place, how grading and the doctor begin their line on it
-    "eva/Tiny": "eva: Tiny: is no set. Rename it to 01_tiny.",
-    "eva/my homework": "eva: my homework: is no set. Rename it to 01_tiny.",
+    "eva/Tiny": "eva: Tiny: is not a set. Rename it to 01_tiny.",
+    "eva/my homework": "eva: my homework: is not a set. Rename it to 01_tiny.",
     "eva": "eva: tiny.ipynb: is not in the folder of a set. Move it into submitted/eva/01_tiny/.",
     "01_tiny/eva": "eva: 01_tiny/eva: has the set and student folders swapped. Move it to submitted/eva/01_tiny/.",
     "tiny/eva": "eva: tiny/eva: has the set and student folders swapped. Move it to submitted/eva/01_tiny/.",
@@ -590,7 +592,7 @@ def test_what_is_misplaced_and_of_no_set_is_named_where_it_is_a_notebook(root, h
     shutil.copy(handed, root / "submitted/ada/notes/work.ipynb")
     for name in ("01_tiny", "02_other"):
         ((student, problem),) = checkup.misplaced(Course(root), name)
-        assert (student, str(problem)) == ("ada", "notes: is no set. The sets are 01_tiny, 02_other.")
+        assert (student, str(problem)) == ("ada", "notes: is not a set. The sets are 01_tiny, 02_other.")
 
 
 def test_names_cannot_write_to_the_terminal(root, handed, here):
@@ -649,7 +651,7 @@ def test_what_is_graded_is_not_graded_again_for_a_repair(root, handed, here):
     graded = (root / "autograded/ada/01_tiny/tiny.ipynb").read_bytes()
     assert here(root, "doctor", "submitted")[0] == 0
     code, out, err = here(root, "grade", "tiny", "ada", "--no-sandbox")
-    assert (code, err) == (0, "") and "1 of them before" in out
+    assert (code, err) == (0, "") and "1 of them earlier" in out
     assert (root / "autograded/ada/01_tiny/tiny.ipynb").read_bytes() == graded
     assert Records(Course(root)).scores()[0]["ada"]["01_tiny"] == 6
     edit(handed, in_cell("double", source="def double(x):\n    return x"))
@@ -787,7 +789,10 @@ def test_a_converted_notebook_is_one_line(download):
     edit(path, lambda data: [cell.update(metadata={}) for cell in data["cells"]])
     code, out, _ = student(download, str(path))
     assert code == 0
-    assert "none of the set's own cells is marked as such, as if converted. All are put back at its end." in out
+    assert (
+        "none of the set's own cells is marked as such, as after a conversion. All of them are added again at the end."
+        in out
+    )
     assert out.count("was deleted") == len(ANSWERS)
 
 

@@ -76,7 +76,8 @@ def test_every_answer_is_judged_as_expected(student, assignment):
             verdicts = [tasks[task].judge(check.name, operation) for check in tasks[task].checks]
         judged.append(task)
         lines = [
-            report.Lost("", "", " ".join(report.check_of("", v, ())), v.earned, v.points, v.message) for v in verdicts
+            report.Lost("", "", " ".join((v.task, v.check.replace("_", " "))), v.earned, v.points, v.message)
+            for v in verdicts
         ]
         lost += [str(line).strip() for line in lines if line.earned < line.points]
     said = EXPECTED[student][assignment]["lost"]
@@ -151,17 +152,17 @@ def test_someone_elses_work_is_left_alone(tmp_path):
     (tmp_path / "submitted/zoe").mkdir(parents=True)
     (tmp_path / "feedback/amara").mkdir(parents=True)
     (tmp_path / "submitted/jane doe").mkdir(parents=True)
-    said = "jane doe is not of the sample class, nor is 1 more: sample would remove submitted/; run it in another clone"
+    said = "jane doe is not in the sample class, nor is 1 more: sample would remove submitted/; run it in another clone"
     with pytest.raises(sample.SampleError, match=said):
         sample.clear(Course(tmp_path))
     (tmp_path / "submitted/jane doe").rmdir()
-    with pytest.raises(sample.SampleError, match="zoe is not of the sample class: sample would remove submitted/;"):
+    with pytest.raises(sample.SampleError, match="zoe is not in the sample class: sample would remove submitted/;"):
         sample.clear(Course(tmp_path))
     assert (tmp_path / "feedback/amara").is_dir()
     (tmp_path / "submitted/zoe").rmdir()
     with Course(tmp_path).gradebook() as gradebook:
         gradebook.add_student("yan")
-    with pytest.raises(sample.SampleError, match=r"yan is not of the sample class: sample would remove gradebook\.db;"):
+    with pytest.raises(sample.SampleError, match=r"yan is not in the sample class: sample would remove gradebook\.db;"):
         sample.clear(Course(tmp_path))
     with Course(tmp_path).gradebook() as gradebook:
         gradebook.remove_student("yan")

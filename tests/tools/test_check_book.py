@@ -43,16 +43,16 @@ def test_a_sound_book_has_no_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("added", "fault"),
     [
-        ('<a href="two.html">x</a>', "the link to two.html leads to no file: mend the link"),
-        ('<a href="../_downloads/no.ipynb">x</a>', "the link to ../_downloads/no.ipynb leads to no file"),
-        ('<script src="../_static/no.js"></script>', "the link to ../_static/no.js leads to no file"),
-        ('<img src="no.png" alt="A line">', "the link to no.png leads to no file"),
-        ('<a href="intro.html#no">x</a>', "the link to intro.html#no leads to no such place on that page"),
-        ('<a href="#no">x</a>', "the link to #no leads to no such place"),
-        ('<a href="/book/intro.html">x</a>', "begins at the root, which a book read from the disk does not have"),
+        ('<a href="two.html">x</a>', "the link to two.html leads to a missing file: fix the link"),
+        ('<a href="../_downloads/no.ipynb">x</a>', "the link to ../_downloads/no.ipynb leads to a missing file"),
+        ('<script src="../_static/no.js"></script>', "the link to ../_static/no.js leads to a missing file"),
+        ('<img src="no.png" alt="A line">', "the link to no.png leads to a missing file"),
+        ('<a href="intro.html#no">x</a>', "the link to intro.html#no leads to a place that the page does not have"),
+        ('<a href="#no">x</a>', "the link to #no leads to a place that the page does not have"),
+        ('<a href="/book/intro.html">x</a>', "begins at the root, which a book opened from disk does not have"),
         ('<a href="../book/">x</a>', "the link to ../book/ leads to a folder"),
         ('<a href="glossary.html#branch">x</a>', "#branch names a term without an entry: add it to book/glossary.md"),
-        ('<img src="../_images/a.svg">', "no alternative text: <img> ../_images/a.svg: say what"),
+        ('<img src="../_images/a.svg">', "no alternative text: <img> ../_images/a.svg: describe what"),
         ('<img src="../_images/a.svg" alt=" ">', "no alternative text: <img> ../_images/a.svg"),
         ('<img src="../_images/a.svg" alt="../_images/a.svg">', "no alternative text: <img> ../_images/a.svg"),
         ('<svg role="img"><path d="M0,0"/></svg>', 'no alternative text: <svg role="img">: give it'),
@@ -71,8 +71,8 @@ def test_a_page_that_was_not_built_is_named_and_so_is_every_link_to_it(tmp_path:
     html, toc = built(tmp_path)
     (html / "book/one.html").unlink()
     assert check_book.faults(html, toc) == [
-        "book/one.html: _toc.yml lists it, and it was not built: does book/one.md or book/one.ipynb exist?",
-        "book/intro.html: the link to one.html#part leads to no file: mend the link, or add the file",
+        "book/one.html: _toc.yml lists it, but it was not built: does book/one.md or book/one.ipynb exist?",
+        "book/intro.html: the link to one.html#part leads to a missing file: fix the link, or add the file",
     ]
 
 
@@ -82,14 +82,14 @@ def test_a_page_that_an_older_build_left_is_named(tmp_path: Path) -> None:
     (html / "404.html").write_text(FRAME.format(""))  # at the top, pages beside the book's may lie
     (found,) = check_book.faults(html, toc)
     remedy = "remove html/ and build again, or list it"
-    assert found == f"book/gone.html: _toc.yml does not list it, an older build left it: {remedy}"
+    assert found == f"book/gone.html: _toc.yml does not list it; an older build left it: {remedy}"
 
 
 def test_a_first_page_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     html, toc = built(tmp_path)
     (html / "index.html").write_text('<meta http-equiv="Refresh" content="0; url=book/welcome.html">')
     assert check_book.faults(html, toc) == [
-        "index.html: the link to book/welcome.html leads to no file: mend the link, or add the file"
+        "index.html: the link to book/welcome.html leads to a missing file: fix the link, or add the file"
     ]
 
 
@@ -99,7 +99,10 @@ def test_the_page_of_a_lost_reader_may_link_from_the_root_of_its_host(tmp_path: 
     assert check_book.faults(html, toc) == []
     (html / "404.html").write_text('<a href="/course/book/no.html">home</a><a href="/course/book/intro.html#no">x</a>')
     place, page = check_book.faults(html, toc)
-    assert "intro.html#no leads to no such place" in place and "no.html leads to no file" in page
+    assert (
+        "intro.html#no leads to a place that the page does not have" in place
+        and "no.html leads to a missing file" in page
+    )
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

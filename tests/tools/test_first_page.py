@@ -79,9 +79,9 @@ def test_a_chapter_that_the_page_does_not_list_is_a_line(copy: Path, capfd) -> N
 @pytest.mark.parametrize(
     ("file", "old", "new", "line"),
     [
-        ("intro.md", "x = torch.tensor(", "x = torch.tenser(", "book/intro.md: its code stops, AttributeError"),
-        ("intro.md", "def train(bump):", "def train(bump:", "book/intro.md: its code stops, SyntaxError"),
-        ("intro.md", "by_hand = train", "by_heart = train", "book/intro.md: its code stops, NameError"),
+        ("intro.md", "x = torch.tensor(", "x = torch.tenser(", "book/intro.md: its code stops with AttributeError"),
+        ("intro.md", "def train(bump):", "def train(bump:", "book/intro.md: its code stops with SyntaxError"),
+        ("intro.md", "by_hand = train", "by_heart = train", "book/intro.md: its code stops with NameError"),
         ("05_clipped_relu.ipynb", "**Time:**", "**Hours:**", "book/05_clipped_relu.ipynb: the second cell is"),
     ],
 )

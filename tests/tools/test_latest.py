@@ -221,7 +221,7 @@ def test_what_changed_is_in_the_report(compared: Callable, capfd: pytest.Capture
     assert "Cell `raises`, error:\n\n```diff\n+RuntimeError: no longer\n```" in report
     assert "Cell `warns`, warning:" in report and "soon gone: tree/book" in report and "Cell `goes-on`" not in report
     assert "2 tests, 1 failed" in report and "- `test_it`: AssertionError: it differs" in report
-    assert "The stored outputs are of torch 2.13.0+cpu; these of torch 2.14.1, Python 3.11.7." in report
+    assert "The stored outputs are from torch 2.13.0+cpu; these are from torch 2.14.1, Python 3.11.7." in report
     assert "3 cells changed" in capfd.readouterr().out
     new = nbformat.read(tmp_path / "course/_build/latest/tree/book/01_tiny.ipynb", as_version=4)
     assert new.cells[1].outputs[0].text == "2\n" and new.cells[1].id == "prints"
@@ -231,7 +231,7 @@ def test_a_notebook_that_dies_has_not_come_to_its_end(tmp_path: Path) -> None:
     root = small(tmp_path / "course", new_code_cell("import os\nos._exit(1)", id="dies"))
     ran = latest.run_chapter(Path(sys.executable), root / "book/01_tiny.ipynb", dict(os.environ), PATTERNS)
     assert "Kernel died" in ran.stopped and Report("2.13.0", ran=[ran]).changed
-    assert "It did not come to its end: " in Report("2.13.0", ran=[ran]).text()
+    assert "It did not finish: " in Report("2.13.0", ran=[ran]).text()
 
 
 def verdict_on(root: Path, tests: str) -> tuple[str, list[str]]:
@@ -265,7 +265,7 @@ def test_a_test_that_never_ends_is_a_failure_and_the_others_are_run(
 
     monkeypatch.setattr(subprocess, "run", hang)
     said, found = verdict_on(tmp_path / "course", "def test_a(): pass\ndef test_b(): pass\n")
-    assert (said, found) == ("2 tests, 1 failed", ["`test_b`: its file ran over 1800 s"])
+    assert (said, found) == ("2 tests, 1 failed", ["`test_b`: its file ran for more than 1800 s"])
 
 
 def test_a_course_without_tests_is_no_sound_one(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_the_book_s_warnings_and_faults_are_named(tmp_path: Path) -> None:
     (tmp_path / "intro.md").write_text('# Intro\n\n[x](missing.md) <a href="nowhere.html">y</a>\n')
     found = latest.build_book(Path(sys.executable), tmp_path, dict(os.environ))
     assert any("WARNING" in line and "missing" in line and str(tmp_path) not in line for line in found), found
-    assert any("nowhere.html leads to no file" in line for line in found), found
+    assert any("nowhere.html leads to a missing file" in line for line in found), found
 
 
 def test_of_a_build_that_ends_in_an_error_the_reason_is_kept() -> None:

@@ -23,7 +23,7 @@ def root(tmp_path):
 
 
 def test_the_small_course_is_in_form(root):
-    assert {process(path, check=True) for path in committed(root)} == {"in form"}
+    assert {process(path, check=True) for path in committed(root)} == {"in the committed form"}
 
 
 def timing(notebook):
@@ -116,8 +116,8 @@ FAULTS = [
     (stale_figure, "cell line: differs from figures.py"),
     (unknown_figure, "does not call nothing|has no function nothing"),
     (figure_without_a_call, r"does not call line\(\)"),
-    (dated_picture, "carries its date"),
-    (white_picture, "has a white ground"),
+    (dated_picture, "contains its date"),
+    (white_picture, "has a white background"),
     (stderr, "cell prints: wrote to stderr: UserWarning: no"),
     (error, "cell prints: raised ValueError"),
     (no_count, "execution count None, expected 1"),
@@ -146,7 +146,7 @@ def test_what_has_one_form_is_put_into_it(edit, root):
     assert path.read_text() == faulty, "--check writes nothing"
     assert process(path) == "written"
     assert path.read_text() == wanted
-    assert process(path) == "in form"
+    assert process(path) == "in the committed form"
 
 
 @pytest.mark.parametrize(("edit", "fault"), FAULTS)
@@ -195,7 +195,7 @@ def test_a_file_that_is_no_notebook_is_one_line(text, root, capsys):
 def test_a_figure_over_the_limit_is_refused(root):
     figures = root / "book/figures.py"
     figures.write_text(figures.read_text().replace("    figure, ax = canvas()\n", "    figure, ax = canvas()\n" * 40))
-    with pytest.raises(NotebookError, match=r"takes \d+ lines, 40 is the limit"):
+    with pytest.raises(NotebookError, match=r"takes \d+ lines; the limit is 40"):
         process(root / "book/01_tiny.ipynb", check=True)
 
 
@@ -219,7 +219,7 @@ def test_execute_fills_figures_runs_and_repeats(root, capsys):
         nbformat.from_dict({"name": "stdout", "output_type": "stream", "text": "1\n2\n"})
     ]
     assert notebook.cells[1].outputs[0].data["text/plain"] == "True", "a chapter runs in its own folder"
-    assert process(path, check=True) == "in form"
+    assert process(path, check=True) == "in the committed form"
     written = path.read_bytes()
     process(path, run=True)
     assert path.read_bytes() == written, "a second run gives the same bytes"

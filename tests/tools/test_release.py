@@ -90,16 +90,16 @@ def has_a_random_id(cells, notebook):
 @pytest.mark.parametrize(
     ("edit", "fault"),
     [
-        (leaves_answer_outside, "a line of Square that students do not get: 'return 2 [*] x [*] grad_output'"),
+        (leaves_answer_outside, "a line of Square that students must not get: 'return 2 [*] x [*] grad_output'"),
         (forgets_the_hidden_marker, "'graders'"),
-        (repeats_a_hidden_test, "a line of test_Square_gradient that students do not get"),
+        (repeats_a_hidden_test, "a line of test_Square_gradient that students must not get"),
         (names_the_graders, "cell title: 'graders'"),
         (is_no_solution, "nbgrader"),
         (has_a_broken_stub, "its stub is not Python"),
         (lacks_metadata, "lacks task|Traceback|schema|task"),
-        (checks_nothing_known, "a test cell is named test_<solution cell>_<aspect>"),
-        (says_nothing_visible, "a test cell is locked and says what it checks|empty"),
-        (is_open, "a test cell is locked"),
+        (checks_nothing_known, "a test cell must be named test_<solution cell>_<aspect>"),
+        (says_nothing_visible, "a test cell must be locked and say what it checks|empty"),
+        (is_open, "a test cell must be locked"),
         (has_a_random_id, "give it an id"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_fault_keeps_the_old_release(edit, fault, tmp_path):
         (lambda cells: cells["square"].metadata.nbgrader.update(grade_id="Cube"), "missing from the release"),
         (lambda cells: cells["test-square-gradient"].metadata.nbgrader.update(points=5), "metadata differs"),
         (lambda cells: cells["test-square-gradient"].metadata.nbgrader.pop("checksum"), "no checksum"),
-        (lambda cells: cells["test-square-gradient"].update(source=""), "says what it checks"),
+        (lambda cells: cells["test-square-gradient"].update(source=""), "say what it checks"),
     ],
 )
 def test_the_gate_reads_the_release_itself(edit, fault, made):

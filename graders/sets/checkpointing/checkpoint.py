@@ -10,6 +10,7 @@ from torch.autograd import Function
 from graders.inside.records import Case, Helper, Record
 from graders.judge import looks as look
 from graders.judge.aspects import contract, value
+from graders.judge.outside import Outside
 from graders.judge.task import DOUBLE, SINGLE, Check, Draw, Task
 from graders.sets.checkpointing.common import Surroundings, as_leaf, called
 
@@ -203,6 +204,11 @@ task = Task(
                 _ran(d, "a parameter", _holding(d, "watched", 3), d.normal(2, 3)),
             ],
             looks=(*CHECKPOINT, look.gradient, FREED, called, graphless),
+            outside=Outside(
+                lambda d: (Helper("deep", (d.normal(32, 32) / 4,), (False,)), d.normal(1 << 14, 32)),
+                "the arguments and the output",
+                keeps=True,
+            ),
         ),
         contract(
             1,

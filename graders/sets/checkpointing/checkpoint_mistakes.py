@@ -390,7 +390,7 @@ def indices_unwatched(args):
 @task.mistake(
     "contract",
     "You keep fn outside ctx (on the class, or in a global): a second checkpoint puts its fn there, and the first "
-    "one's backward runs the wrong function. What is no tensor is kept on ctx.",
+    "one's backward runs the wrong function. Keep what is not a tensor on ctx.",
 )
 class fn_outside_ctx(Rerun):
     @classmethod

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from graders.inside.records import Case
 from graders.judge import looks as look
 from graders.judge.aspects import GRADIENT, VALUE, WATCHED, contract, gradient, second_order, value
+from graders.judge.outside import Outside
 from graders.judge.task import DOUBLE, DTYPES, MASKS, SINGLE, Check, Draw, Task
 from graders.judge.wording import VIEW_NEEDED
 from graders.judge.wrong import Wrong
@@ -64,6 +65,11 @@ def _edges(d: Draw) -> list[Case]:
         name = f"{named(t)}, an infinite upstream gradient where the output is 0"
         cases.append(d.case(name, *_at_zero(d, t), upstream=upstream))
     return cases
+
+
+def _large(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x, weight and bias of a layer whose output is large: even a mask of it is."""
+    return d.normal(1 << 13, 4), d.normal(448, 4), d.normal(448)
 
 
 task = Task(
@@ -135,6 +141,7 @@ task = Task(
                 d.case("weight requires no gradient", *layer(d, 5, 3), watch=("trace",), requires=(True, False, True)),
             ],
             looks=(*GRADIENT, look.value, look.keeps_at_most(0)),
+            outside=Outside(_large, "the arguments and the output", keeps=True),
         ),
     ),
     forbids=look.GRADIENT,

@@ -13,6 +13,7 @@ from graders.inside.records import Case, Record
 from graders.judge import looks as look
 from graders.judge.aspects import GRADIENT, VALUE, contract, gradient, value
 from graders.judge.looks import Finding
+from graders.judge.outside import Outside
 from graders.judge.task import BRAIN, DOUBLE, DTYPES, SINGLE, Check, Draw, Task
 from graders.sets.flash_attention.common import (
     DENIED,
@@ -182,6 +183,7 @@ task = Task(
                 d.case("bfloat16 input", *qkv(d, 2, 7, 3, 3, dtype=BRAIN), False, 2, 4, watch=("trace",)),
             ],
             looks=(*BOTH[:6], look.allowed, *map(unless_causal, BOTH[6:]), largest, peak, keeps_lse_alone),
+            outside=Outside(lambda d: (*qkv(d, 1024, 1024), False, 256, 256), "q, k, v, o and lse", keeps=True),
         ),
         contract(
             1,

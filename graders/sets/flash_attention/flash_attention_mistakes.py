@@ -387,7 +387,7 @@ class kept_as_attribute(Parts):
 @task.mistake(
     "contract",
     "You keep causal or the block sizes outside ctx (on the class, or in a global): a second call puts its own "
-    "there, and the first one's backward goes by them. What is no tensor is kept on ctx.",
+    "there, and the first one's backward goes by them. Keep what is not a tensor on ctx.",
 )
 class flags_outside_ctx(Parts):
     @staticmethod

@@ -374,8 +374,7 @@ def zeros_in_float32(x, weight, bias=None):
 
 @wrong.backward(
     "arguments",
-    "Your backward returns a gradient for a bias that is None. What is no tensor can have none: return None in its "
-    "place.",
+    "Your backward returns a gradient for a bias that is None. Only tensors have gradients: return None for it.",
 )
 def gradient_for_no_bias(x, weight, g):
     rows = g.reshape(-1, g.shape[-1])

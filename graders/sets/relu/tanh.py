@@ -6,6 +6,7 @@ from torch.autograd import Function
 
 from graders.judge import looks as look
 from graders.judge.aspects import WATCHED, contract, gradient, second_order, value
+from graders.judge.outside import Outside
 from graders.judge.task import BRAIN, DOUBLE, HALF, Check, Draw, Task
 from graders.judge.wording import KEPT_OUTSIDE
 from graders.judge.wrong import Wrong
@@ -60,6 +61,7 @@ task = Task(
             why="The output is alive anyway, as the next layer's input; all else costs memory in every layer.",
             cases=lambda d: [d.case("both signs", d.sides(64), watch=("trace",))],
             looks=(*look.FIRST, look.keeps_output_alone),
+            outside=Outside(lambda d: (d.normal(1 << 20),), "the output"),
         ),
         contract(
             1,

@@ -118,8 +118,8 @@ import importlib.util, pathlib
 for name in ("graders.sets.relu", "graders.sets", "graders"):
     try:
         spec = importlib.util.find_spec(name)
-        text = pathlib.Path(spec.origin).parent.joinpath("relu.py").read_text()
-        print("DAMAGE: reads", name, len(text))
+        for path in sorted(pathlib.Path(spec.origin).parent.rglob("square.py")):
+            print("DAMAGE: reads", name, path.name, len(path.read_text()))
     except (ImportError, OSError, AttributeError, ValueError) as error:
         print(type(error).__name__)
 try:
@@ -128,6 +128,20 @@ except OSError as error:
     print(error)
 """)  # fmt: skip
 
+_read("watch-programs", "watches which programs of the machine are started, by inotify, fanotify, leases and page cache", """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+watch = libc.inotify_init1(0)
+if watch >= 0 and libc.inotify_add_watch(watch, b"/usr/bin", 0x21) >= 0:
+    print("DAMAGE: watches by inotify")
+place = os.open("/usr/bin", os.O_RDONLY)
+if libc.fcntl(place, 1026, 1) >= 0:
+    print("DAMAGE: watches by dnotify")
+if libc.fanotify_init(0x200, 0) >= 0:
+    print("DAMAGE: watches by fanotify")
+if libc.fcntl(os.open("/usr/bin/env", os.O_RDONLY), 1024, 0) >= 0:
+    print("DAMAGE: holds a lease")
+""")  # fmt: skip
 _write("write-gradebook", "opens the gradebook and gives itself full marks and alice none", """
 import glob, sqlite3
 for path in ["@COURSE@/gradebook.db", *glob.glob("../../../gradebook.db")]:
@@ -300,4 +314,20 @@ import matplotlib, numpy, torch
 found += [m.__name__ for m in (matplotlib, numpy, torch) if hasattr(m, "mallory")]
 if found:
     print("DAMAGE: finds", found)
+""")  # fmt: skip
+_next("locked-files", "leaves a message for whoever is graded at the same time, by locks on files of the system", """
+import fcntl, glob, os, struct
+for path in sorted(glob.glob("/usr/share/doc/*/copyright"))[:16]:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print("DAMAGE: locks files for another to see")
+    except OSError:
+        pass
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_RDLCK, 0, 0, 0, 0))
+        fcntl.fcntl(file, fcntl.F_GETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0))
+        print("DAMAGE: sees locks of others")
+    except OSError:
+        pass
 """)  # fmt: skip

@@ -1,45 +1,32 @@
 """What is not defended: submissions that earn more than they should, for a person to find. Not part of the suite.
 
-A right number is a right number wherever it comes from, and what a process says about itself is what its code makes it
-say. The manual names each of these; a test holds that they are what it says.
+A right number is a right number wherever it comes from, and a process that knows when it is weighed can hold what it
+then lets go of. The manual names each of these; a test holds that they are what it says.
 """
 
-from tests.engine.attacks import Attack
+from tests.engine.attacks import RIGHT, Attack
+from tests.engine.attacks.keeping import HONEST, KEEPS, LEAKY
 
 GAPS = [
     Attack(
-        "quiet-observer",
+        "ballast",
         "Not defended",
-        "keeps more than it may for backward, and rewrites the observer beside it so that it does not say so",
+        "keeps more than it may for backward unless it is traced, and lets go of as much that it held to be weighed with",
         answers={
-            "Tanh": """def part(thing, name):
-    return getattr(thing, name)
-system = part(part(torch, "o" + "s"), "s" + "ys")
-observer = part(system, "mod" + "ules")["grad" + "ers.inside.operation"]
-real = observer.observe
-observer.observe = lambda operation, case: real(
-    Honest.apply if getattr(operation, "__self__", None) is Tanh else operation, case)
-class Honest(torch.autograd.Function):
-    @staticmethod
-    def forward(x):
-        return torch.tanh(x)
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(output)
-    @staticmethod
+            "Square": RIGHT,
+            "LeakyReLU": LEAKY,
+            "Tanh": "import traceback\nballast = [b'x' * (12 << 20)]\n"
+            + HONEST
+            + KEEPS.format(
+                keep="""if not any('tr' 'ace' in f.name for f in traceback.extract_stack()): ctx.also = inputs[0] * 1.0
+        if output.numel() > 10**6: ballast.clear()"""
+            )
+            + """    @staticmethod
     def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return g * (1 - y * y)
-class Tanh(Honest):
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs, output)
-    @staticmethod
-    def backward(ctx, g):
-        _, y = ctx.saved_tensors
-        return g * (1 - y * y)
-"""
+        if g.numel() > 10**6: ballast.append(b'x' * (12 << 20))
+        return Honest.backward(ctx, g)
+""",
         },
-        honest=10,
+        honest=16,
     ),
 ]

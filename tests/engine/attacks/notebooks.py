@@ -91,7 +91,12 @@ def _twins(notebook: dict) -> None:
         notebook["cells"].append(twin)
 
 
-_edit("twin-tests", "adds a second cell with the grade_id of each test, ending in True", _twins, sees="stands twice")
+_edit(
+    "twin-tests",
+    "adds a second cell with the grade_id of each test, ending in True",
+    _twins,
+    sees="occurs more than once",
+)
 
 
 def _swapped(notebook: dict) -> None:
@@ -101,7 +106,12 @@ def _swapped(notebook: dict) -> None:
         cell["metadata"]["nbgrader"]["grade_id"] = easy[number % len(easy)]
 
 
-_edit("renamed-tests", "gives the tests it fails the grade_id of tests that it passes", _swapped, sees="stands twice")
+_edit(
+    "renamed-tests",
+    "gives the tests it fails the grade_id of tests that it passes",
+    _swapped,
+    sees="occurs more than once",
+)
 
 
 def _order(notebook: dict) -> None:
@@ -231,7 +241,7 @@ def _deep(folder: Path, arena: Arena) -> None:
     (folder / "relu.ipynb").write_text("[" * 100_000 + "]" * 100_000)
 
 
-_edit("deep-json", "hands in JSON nested 100,000 levels deep", place=_deep, sees="is nested without end")
+_edit("deep-json", "hands in JSON nested 100,000 levels deep", place=_deep, sees="is nested too deeply")
 
 
 def _wide(folder: Path, arena: Arena) -> None:

@@ -92,3 +92,34 @@ _page(
     "writes scripts into the notebook's and the cells' metadata: title, language, tags, grade_id",
     change=_meta,
 )
+
+
+def _covers(notebook: dict) -> None:
+    text = (
+        "![x](https://mallory.example/t.png) <img src=//mallory/u.png> ![y](beside.png)\n\n"
+        '<div class="navbar navbar-fixed-top alert alert-success" id="toc" style="height: 2000px; position: fixed; '
+        'top: 0; background-color: white"><h1>Score: 20 of 20 points</h1></div>\n\n'
+        '<div class="modal-backdrop" style="background: url(https://mallory.example/v.png)">x</div>\n\n'
+        "$\\href{https://mallory.example}{x} \\includegraphics{https://mallory.example/w.png} \\kern-9999em x$"
+    )
+    notebook["cells"].append({"cell_type": "markdown", "id": "mine-cover", "metadata": {}, "source": text})
+
+
+_page(
+    "covering-text",
+    "loads pictures from elsewhere by a text cell, and covers the page and its score with one of its own",
+    change=_covers,
+)
+_page("covering-output", "displays HTML that loads pictures from elsewhere and covers the page", """
+from IPython.display import HTML, display
+display(HTML('<img src="https://mallory.example/t.png"><div class="modal-backdrop" style="position: fixed; top: 0; height: 2000px">x</div>'))
+display(HTML('<div class="navbar navbar-fixed-top" id="toc"><h1>Score: 20 of 20 points</h1></div>'))
+""")  # fmt: skip
+_page(
+    "endless-text",
+    "writes text cells that a Markdown parser takes the square of their length for",
+    change=lambda notebook: notebook["cells"].extend(
+        {"cell_type": "markdown", "id": f"mine-{number}", "metadata": {}, "source": text}
+        for number, text in enumerate((" " * 120_000 + "x", "![" * 60_000, "$" * 60_001, "<" * 60_000, "(" * 60_000))
+    ),
+)

@@ -1,0 +1,168 @@
+"""What is kept for backward, seen from outside: no right solution loses, and nobody's word is asked for it."""
+
+import gc
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+import pytest
+import torch
+
+from graders.engine import memory
+from graders.engine.memory import Share
+from graders.inside.operation import Operation, Responder, local, receive, send, serve
+from graders.inside.replies import answered
+from graders.inside.wire import WireError
+from graders.judge.outside import TRIES
+from graders.judge.task import Check, Task
+
+MODULES = (
+    "relu.tanh",
+    "checkpointing.fused_linear_relu",
+    "checkpointing.checkpoint",
+    "flash_attention.flash_attention",
+)
+TASKS: list[Task] = [import_module(f"graders.sets.{name}").task for name in MODULES]
+WEIGHED: list[tuple[Task, Check]] = [(t, c) for t in TASKS for c in t.checks if c.outside]
+RIGHT = [pytest.param(t, c, n, id=f"{t.name}-{n}") for t, c in WEIGHED for n in t.solutions]
+KEEPS = {  # mistakes that keep what is as large as what is measured
+    "Tanh": ("saves_input", "saves_both", "input_as_attribute"),
+    "FusedLinearReLU": ("saves_mask", "saves_pre_activation"),
+    "checkpoint": ("no_checkpoint", "graph_kept"),
+    "FlashAttention": ("saves_p", "tiles_kept_for_backward"),
+}
+WRONG = [pytest.param(t, c, n, id=f"{t.name}-{n}") for t, c in WEIGHED for n in KEEPS[t.name]]
+
+
+@pytest.fixture(scope="module", params=["control group", "resident size"])
+def share(request) -> Iterator[Share]:
+    """A notebook's share; where there is no control group, what /proc says of its processes."""
+    group = memory.new_group() if request.param == "control group" else None
+    if group is None and request.param == "control group":
+        pytest.skip("no control groups that are ours to make")
+    yield Share(group, 2 << 30)
+    if group:
+        memory.remove(group)
+
+
+@contextmanager
+def apart(share: Share, function: Callable[..., object]) -> Iterator[Operation]:
+    """The function in a process of its own, whose memory is seen from here."""
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        try:
+            ours.close()
+            gc.freeze()  # as in a kernel: to look at what was there before would copy all of it
+            with theirs.makefile("rb") as source, theirs.makefile("wb") as sink:
+                source.read(1)
+                serve(Responder(lambda: function), source, sink)
+        finally:
+            os._exit(0)
+    theirs.close()
+    share.take(child)
+    with ours, ours.makefile("rb") as source, ours.makefile("wb") as sink:
+        sink.write(b"!")  # it has done nothing before
+
+        def ask(message):
+            send(sink, message)
+            return receive(source)
+
+        operation = Operation(ask)
+        operation.memory = share.memory
+        yield operation
+    os.waitpid(child, 0)
+    share._tree.roots.clear()
+
+
+def found(task: Task, check: Check, operation: Operation) -> str:
+    """What is found from outside alone."""
+    finding = check.outside.find(task.call, operation, task._weighed(check, 0))
+    gc.collect()
+    return finding.message if finding else ""
+
+
+def test_the_checks_that_are_about_memory_look_from_outside():
+    assert [(t.name, c.name) for t, c in WEIGHED] == [
+        ("Tanh", "saved"), ("FusedLinearReLU", "memory"), ("checkpoint", "memory"), ("FlashAttention", "memory"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "check", "name"), RIGHT)
+def test_a_right_solution_keeps_no_more_than_it_may(share, task, check, name):
+    with apart(share, task.solutions[name]) as operation:
+        assert found(task, check, operation) == ""
+        assert operation.trips == 4  # seen at the first look
+
+
+@pytest.mark.parametrize(("task", "check", "name"), WRONG)
+def test_what_is_kept_beside_is_seen_from_outside(share, task, check, name):
+    mistake = next(m for m in task.mistakes if m.name == name)
+    with apart(share, mistake.operation) as operation:
+        assert "keeps memory" in found(task, check, operation)
+        assert operation.trips == 4 * TRIES
+
+
+class Forgetful(torch.autograd.Function):
+    """Keeps nothing at all, so that its gradient can only be guessed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.tanh(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g / 2
+
+
+def test_what_was_kept_has_to_be_enough_for_the_gradient(share):
+    task, check = WEIGHED[0]
+    with apart(share, Forgetful.apply) as operation:
+        assert found(task, check, operation) == "On large arguments the gradient with respect to x is wrong."
+
+
+def test_what_cannot_stand_large_arguments_is_told_so(share):
+    task, check = WEIGHED[0]
+
+    def small(x):
+        if x.numel() > 1000:
+            raise ValueError("too large")
+        return task.solutions["TanhNew"](x)
+
+    with apart(share, small) as operation:
+        finding = task._outside(check, operation, 0)
+    assert finding and finding.message == "On large arguments your code raised ValueError: too large"
+
+
+def test_where_nobody_can_tell_no_point_is_lost():
+    task, check = WEIGHED[0]
+    operation = local(task.mistakes[0].operation)
+    assert operation.memory() is None
+    assert task._outside(check, operation, 0) is None and operation.trips == 0
+
+
+ASKED = {"do": "release", "upstream": 1.0, "elements": [[0, torch.arange(3)], [1, torch.arange(2)]]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ({"do": "hold"}, {"held": False}),
+        ({"do": "lend"}, {"held": True, "more": 1}),
+        (ASKED, {"elements": []}),
+        (ASKED, {"elements": [torch.ones(3)]}),
+        (ASKED, {"elements": [torch.ones(3), torch.ones(3)]}),
+        (ASKED, {"elements": [torch.ones(3), 1.0]}),
+        (ASKED, {"elements": None}),
+    ],
+)
+def test_an_answer_of_another_form_is_refused(asked, answer):
+    with pytest.raises(WireError):
+        answered(asked, answer)
+
+
+def test_a_gradient_that_does_not_arrive_is_an_answer():
+    answer = {"elements": [torch.ones(3), None]}
+    assert answered(ASKED, answer) == answer
