@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
-    """The system's Chromium, one for each worker. Where there is none, its tests are skipped, or fail if COURSE_REQUIRE_BROWSER=1."""
+    """The system's Chromium. Where there is none, its tests are skipped, or fail if COURSE_REQUIRE_BROWSER=1."""
     names = ("chromium", "chromium-browser", "google-chrome")
     executable = next(filter(None, map(shutil.which, names)), None)
     if executable is None:
