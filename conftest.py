@@ -9,9 +9,14 @@ what needs one is left out, unless COURSE_REQUIRE_COMPILER=1.
 
 import os
 import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 FIRST = ("tests/engine", "tests/path", "tests/book", "tests/graders", "book")  # the rest is short
 APART = {  # files that are shared out by so many of their tests' parameters; the rest of a file stays together
@@ -69,3 +74,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.nodeid.startswith(COMPILED):
                 item.add_marker(pytest.mark.skip(reason="no c++ on PATH"))
     items.sort(key=lambda item: next((i for i, f in enumerate(FIRST) if item.nodeid.startswith(f)), len(FIRST)))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator["Browser"]:
+    """The system's Chromium. Where there is none, its tests are skipped, or fail if COURSE_REQUIRE_BROWSER=1."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = next(filter(None, map(shutil.which, names)), None)
+    if executable is None:
+        if os.environ.get("COURSE_REQUIRE_BROWSER") == "1":
+            pytest.fail(f"COURSE_REQUIRE_BROWSER=1, and none of {', '.join(names)} is on PATH")
+        pytest.skip("no Chromium on PATH")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -144,15 +144,17 @@ class Records:
         gradebook = self._gradebook
         with self._writing():
             row = gradebook.find_submission(submission.assignment, submission.student)
-            if prepared.time and row.timestamp != prepared.time:
+            changed = bool(prepared.time and row.timestamp != prepared.time)
+            if changed:
                 row.timestamp = prepared.time
                 self._copy_told(submission)
+            converter = converter_of(self.course, submission)
             for notebook in row.notebooks:
-                late = row.total_seconds_late
-                penalty = self._late_penalty(converter_of(self.course, submission), notebook, submission.student, late)
+                penalty = self._late_penalty(converter, notebook, submission.student, row.total_seconds_late)
                 if (notebook.late_submission_penalty or 0) != (penalty or 0):
                     notebook.late_submission_penalty = penalty
-            if gradebook.db.dirty:
+                    changed = True
+            if changed:  # not what is dirty: a query in between has flushed it
                 gradebook.db.commit()
 
     def record(self, prepared: Prepared, executed: Mapping[str, str], judged: Mapping[str, str]) -> list[Problem]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Generic, TypeVar
@@ -103,8 +104,7 @@ class Local:
     def restart(self) -> None:
         """Begin anew with other processes: one that dies takes its pool along."""
         for pid, process in self._processes.items():
-            process.join(2)
-            if process.exitcode == -signal.SIGXCPU:
+            if _exit_code(process) == -signal.SIGXCPU:
                 number = int(_in_hand(self._folder.name, pid).read_text())
                 self._spent |= {self._futures[number]} if number in self._futures else set()
         self._end()
@@ -425,6 +425,15 @@ def _ready(settings: Settings) -> None:
     """Start this process's warm parent, and see a kernel of it start."""
     with Kernel(engine.warm(settings.sandbox), settings):
         pass
+
+
+def _exit_code(process: BaseProcess) -> int | None:
+    """Return how a process ended, None if it does not; the pool's own thread may be asking the system just now."""
+    end = time.monotonic() + 2
+    while process.exitcode is None and time.monotonic() < end:
+        process.join(0.05)
+        time.sleep(0.01)
+    return process.exitcode
 
 
 def _in_hand(folder: str, process: int) -> Path:

@@ -87,7 +87,7 @@ def _execute(job: Job) -> tuple[NotebookNode, bool]:
     execution.run()
     if execution.starved:
         raise NoMemory(f"memory ran out in {execution.starved} because other processes had taken it")
-    with phase("student's cells: reading"):
+    with phase("student's cells: reading"), suppress(Exceeded), spending(judging(job.settings)):
         execution.suspect()
     put_events(notebook, execution.events)
     return notebook, execution.sound and parent.alive

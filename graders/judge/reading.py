@@ -181,6 +181,8 @@ def suspect(cell: str) -> str:
         return "is too long to be read" if len(cell) > MAX_TEXT else ""
     try:
         read = _cell(cell.replace(LOCKED, "$"))
+    except _TooLong:
+        return "is too long to be read"
     except RecursionError:
         return "is nested too deeply to be read"
     use = read.lift or read.strange if read else None

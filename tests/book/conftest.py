@@ -1,8 +1,7 @@
-"""One build of the book for all tests and all workers, one server and one browser for each worker."""
+"""One build of the book for all tests and all workers, one server for each worker."""
 
 import functools
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.book.book_build import Build, build_book
 from tests.book.page_checks import LOOKS, Watched
@@ -48,21 +47,6 @@ def site(book: Build) -> Iterator[str]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """The system's Chromium. Where there is none, its tests are skipped, or fail if COURSE_REQUIRE_BROWSER=1."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    executable = next(filter(None, map(shutil.which, names)), None)
-    if executable is None:
-        if os.environ.get("COURSE_REQUIRE_BROWSER") == "1":
-            pytest.fail(f"COURSE_REQUIRE_BROWSER=1, and none of {', '.join(names)} is on PATH")
-        pytest.skip("no Chromium on PATH")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -180,7 +180,9 @@ def test_the_suite_is_large_and_every_attack_says_what_it_is():
 def test_the_manual_has_this_suite_and_these_results():
     """The page's table: every attack, what it did on stock nbgrader, and the scores that the tests above hold."""
     results = json.loads(attack_stock.RESULTS.read_text(encoding="utf-8"))
-    assert sorted(results) == sorted(BY_NAME), "run python -m tests.engine.attack_stock --new"
+    assert sorted(results) == sorted(set(BY_NAME) - attack_stock.NOT_RUN), (
+        "run python -m tests.engine.attack_stock --new"
+    )
     text = attack_stock.PAGE.read_text(encoding="utf-8")
     assert attack_stock.page(text, ATTACKS, results) == text, "run python -m tests.engine.attack_stock --page"
 

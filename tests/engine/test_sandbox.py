@@ -81,7 +81,9 @@ def test_an_ordinary_user_has_the_same_walls(warm):
 
 def test_a_machine_without_bubblewrap_is_told_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxError, match=r"no bwrap; install bubblewrap .* or go on .* --no-sandbox"):
+    with pytest.raises(
+        SandboxError, match=r"bwrap is not installed; install bubblewrap .* or grade without .* --no-sandbox"
+    ):
         WarmParent("required")
 
 

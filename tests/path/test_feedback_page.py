@@ -10,7 +10,6 @@ from graders.classroom import pages
 from graders.classroom.feedback import LONGEST, clean_page
 from graders.classroom.formulas import LONGEST as LONGEST_FORMULA
 from graders.classroom.formulas import Formulas
-from tests.book.conftest import chromium  # noqa: F401 (a fixture)
 from tests.path.course_maker import edit, hand_in, make_course, release
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
@@ -103,7 +102,7 @@ def test_a_link_into_the_book_leads_to_its_site_or_nowhere(monkeypatch, site):
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("student", ["ben", "mallory"])
-def test_in_a_browser_without_a_network(made, chromium, student, width):  # noqa: F811
+def test_in_a_browser_without_a_network(made, chromium, student, width):
     context = chromium.new_context(viewport={"width": width, "height": 900}, offline=True)
     page, asked, complaints = context.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))

@@ -117,6 +117,8 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     "records-of-a-twin": 3,
     "tampered-observer": 3,
     "walked-frames": 3,
+    "sums-double": 0,
+    "many-bindings": 3,
 }
 
 
