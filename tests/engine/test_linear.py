@@ -18,7 +18,8 @@ from graders.classroom.outcome import _line
 from graders.classroom.platforms import PLATFORMS, signed
 from graders.classroom.reader import Reader
 from graders.engine.outputs import Outputs
-from graders.judge.reading import _cell, forbidden, joined
+from graders.judge.cells import read_cell
+from graders.judge.reading import forbidden, joined
 from graders.notebook import form
 from graders.notebook.cells import bound_names, without_magics
 from graders.notebook.files import resembles
@@ -183,7 +184,7 @@ FORBIDS = load("sigmoid")["Sigmoid"].forbids
 
 
 def _forbidden(text: str) -> object:
-    _cell.cache_clear()
+    read_cell.cache_clear()
     forbidden.cache_clear()
     return forbidden(joined(text.split("\0")), "Sigmoid", FORBIDS)
 
