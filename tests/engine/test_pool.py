@@ -289,7 +289,7 @@ def test_a_kill_loses_nothing_and_nothing_is_graded_twice(graded_once, tmp_path,
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_who_is_stopped_takes_the_workers_along(tmp_path, number):
-    """Ctrl-C, or a kill: within two seconds workers and kernels are gone, and what was finished is kept.
+    """Ctrl-C, or a kill: workers and kernels are gone within ten seconds, on a busy machine too; what was done is kept.
 
     Until then a second command for the same set is refused, and after it none is.
     """
@@ -304,11 +304,11 @@ def test_who_is_stopped_takes_the_workers_along(tmp_path, number):
     assert sum("bwrap" in line for line in below.values()) >= 2, below
     assert list(rooms.iterdir())
     (os.killpg if number == signal.SIGINT else os.kill)(command.process.pid, number)  # Ctrl-C goes to all of them
-    end = time.monotonic() + 2
+    end = time.monotonic() + 10
     while (left := [pid for pid in below if _alive(pid)]) and time.monotonic() < end:
         time.sleep(0.02)
     assert not left, [below[pid] for pid in left]
-    code, _, err = command.done(2)
+    code, _, err = command.done(10)
     if number == signal.SIGINT:
         assert code == 130
         assert err.strip() == "graders: interrupted; what was graded is kept; run the same command to continue"
