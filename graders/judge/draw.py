@@ -141,6 +141,39 @@ class Draw:
             return self.sides(*output.shape, away=0.25, reach=1, dtype=output.dtype)
         return self.normal(*output.shape, dtype=output.dtype)
 
+    def lopsided(
+        self,
+        arguments: Callable[[Tensor], tuple[object, ...]],
+        *shape: int,
+        order: int = 1,
+        large: float = 30.0,
+        zeros: bool = True,
+    ) -> list[Case]:
+        """Make cases of one argument that is no even mixture: zeros, one sign only, one number against all others.
+
+        Code that looks at a whole tensor (its sum, its largest element, whether anything is in it) to choose what it
+        does to each element is right on random numbers and wrong on these.
+
+        Args:
+            arguments: all arguments of the operation, of this one.
+            shape: the argument's, with three elements or more.
+            order: as in `case`.
+            large: what the numbers from 0.7 to 2 of the last two cases are multiplied by.
+            zeros: whether zeros are among its numbers.
+        """
+        size = self.between(0.7, 2, *shape)
+        first = torch.zeros_like(size)
+        first.view(-1)[0] = 1
+        against = size * (1 - 2 * first) * large
+        inputs = {
+            "zeros": torch.zeros_like(size),
+            "only positive numbers": size,
+            "only negative numbers": -size,
+            "large negative numbers and a positive one": -against,
+            "large positive numbers and a negative one": against,
+        }
+        return [self.case(name, *arguments(x), order=order) for name, x in inputs.items() if zeros or x.any()]
+
     def forms(self, sample: Callable[..., Tensor], *rest: object, order: int = 1) -> list[Case]:
         """Make cases of an elementwise operation's input in every dtype, shape and layout.
 

@@ -31,6 +31,7 @@ def kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
             *(d.case("at 0", kink.to(t), *rest, upstream=torch.ones_like(kink, dtype=t)) for t in DTYPES),
             *(d.case("at 0, another slope", kink, 3.0, upstream=torch.ones_like(kink)) for _ in rest),
             *d.forms(d.sides, *rest),
+            *d.lopsided(lambda x: (x, *rest), 5),
         ]
 
     checks = (
@@ -38,7 +39,11 @@ def kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
             points.get("value", 0),
             about="the output equals torch's in every dtype, shape and layout",
             why="Forward is what later numbers rest on.",
-            cases=lambda d: [d.case("every size", d.scales(12), *rest, order=0), *d.forms(d.sides, *rest, order=0)],
+            cases=lambda d: [
+                d.case("every size", d.scales(12), *rest, order=0),
+                *d.forms(d.sides, *rest, order=0),
+                *d.lopsided(lambda x: (x, *rest), 5, order=0),
+            ],
         ),
         gradient(
             points.get("gradient", 0),
@@ -58,7 +63,11 @@ def kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
         second_order(
             points.get("second_order", 0),
             why="A gradient penalty differentiates your backward, with respect to the upstream gradient too.",
-            cases=lambda d: [d.case("both signs", d.sides(6), *rest, order=2)],
+            cases=lambda d: [
+                d.case("both signs", d.sides(6), *rest, order=2),
+                *d.lopsided(lambda x: (x, *rest), 5, order=2),
+                *(d.case("another slope, large", d.sides(6, away=30, reach=60), -0.7, order=2) for _ in rest),
+            ],
             gradcheck=lambda d: (d.sides(4), *rest),
         ),
         contract(

@@ -25,6 +25,7 @@ task = Task(
             why="The slope is an argument: value and gradient have to follow it.",
             cases=lambda d: [
                 *(d.case(f"slope {s}", d.sides(6), s) for s in (0.0, -0.7, 3.0, 0.25, 20.0)),
+                d.case("slope -0.7, large", d.sides(6, away=30, reach=60), -0.7),
                 *(d.case(f"{str(t)[6:]}, slope 0.25", d.sides(4, dtype=t), 0.25) for t in DTYPES[:3]),
                 d.case("slope by keyword", d.sides(6), 0.3, keywords=("negative_slope",)),
             ],

@@ -33,6 +33,7 @@ task = Task(
                 *d.forms(inputs(d), order=0),
                 d.case("every size", d.scales(12), order=0),
                 d.case("large inputs", torch.tensor([-1000.0, -30.0, 0.0, 30.0, 1000.0], dtype=DOUBLE), order=0),
+                *d.lopsided(lambda x: (x,), 5, order=0),
             ],
         ),
         gradient(
@@ -44,6 +45,7 @@ task = Task(
                 d.case("every size", d.scales(12), upstream=d.scales(12)),
                 d.case("large inputs", torch.tensor([-1000.0, 0.0, 1000.0], dtype=DOUBLE)),
                 *d.forms(inputs(d)),
+                *d.lopsided(lambda x: (x,), 5),
             ],
             gradcheck=lambda d: (d.sides(5),),
         ),
@@ -51,7 +53,11 @@ task = Task(
             2,
             about="the gradient can be differentiated again, and the result is right",
             why="A saved output stays part of the graph; anything else computed in forward does not.",
-            cases=lambda d: [d.case("both signs", d.sides(7), order=2), d.case("a matrix", d.sides(2, 3), order=2)],
+            cases=lambda d: [
+                d.case("both signs", d.sides(7), order=2),
+                d.case("a matrix", d.sides(2, 3), order=2),
+                *d.lopsided(lambda x: (x,), 5, order=2),
+            ],
             gradcheck=lambda d: (d.sides(3),),
         ),
         Check(
