@@ -376,7 +376,9 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
                 continue
             if not mine.dtype == right.dtype == torch.float64 or torch.equal(mine, right):
                 continue
-            close = [torch.allclose(mine, right, rtol=t, atol=t, equal_nan=True) for t in (1e-6, 1e-10)]
+            size = min(1.0, float(right.abs().nan_to_num().max())) if right.numel() else 1.0  # else all tiny ones are
+            bounds = ((1e-6, 1e-6 * size), (1e-10, 1e-10))
+            close = [torch.allclose(mine, right, rtol=r, atol=t, equal_nan=True) for r, t in bounds]
             if close == [True, False]:
                 text = f"In float64 your {what} has the digits of float32 only: something narrows it on the way."
                 return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")

@@ -18,6 +18,7 @@ from graders.sets.linear.common import (
     axis_by_axis,
     contract,
     factors,
+    lopsided,
     named,
     second_order,
 )
@@ -52,6 +53,7 @@ task = Task(
                 *_products(d, order=0),
                 d.case("named arguments", *factors(d, (3, 1), (2,)), keywords=("a", "b"), order=0),
                 d.case("every size", d.scales(4, 3), d.scales(3), order=0),
+                *lopsided(d, *factors(d, (2, 3), (3,)), order=0),
             ],
         ),
         gradient(
@@ -67,6 +69,7 @@ task = Task(
                 ),
                 d.case("only a requires a gradient", *factors(d, (3, 1), (4,)), requires=(True, False)),
                 d.case("only b requires a gradient", *factors(d, (3, 1), (4,)), requires=(False, True)),
+                *lopsided(d, *factors(d, (2, 3), (3,)), order=1),
             ],
             gradcheck=lambda d: factors(d, (2, 1, 3), (2, 1)),
         ),
@@ -79,6 +82,7 @@ task = Task(
                     for one, two in (((2, 3), (2, 3)), ((), (3,)), ((2, 3, 3), (1, 1, 3)))
                 ),
                 d.case("zeros among the factors", *_zeros(), order=2),
+                *lopsided(d, *factors(d, (2, 3), (3,)), order=2),
             ],
             gradcheck=lambda d: factors(d, (2, 1), (3,)),
         ),

@@ -5,6 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from graders.inside.records import Case
 from graders.judge import aspects
 from graders.judge import looks as look
 from graders.judge.task import DOUBLE, Draw
@@ -52,6 +53,18 @@ contract = partial(
     # what is changed in place comes before the numbers that it spoils
     looks=(*aspects.GRADIENT[:4], look.untouched, *aspects.GRADIENT[4:], look.stateless, look.guarded, look.allowed),
 )
+
+
+def lopsided(d: Draw, *args: Tensor, order: int, large: float = 30.0) -> list[Case]:
+    """Return cases in which one tensor after the other is no even mixture (`Draw.lopsided`); those of one shape each."""
+    cases = []
+    for place, tensor in enumerate(args):
+        cases += d.lopsided(
+            lambda x, place=place: (*args[:place], x, *args[place + 1 :]),
+            *tensor.shape,
+            order=order,  # type: ignore[misc]
+        )
+    return cases
 
 
 def named(dtype: torch.dtype) -> str:

@@ -13,7 +13,7 @@ from graders.judge.aspects import GRADIENT, WATCHED, gradient, value
 from graders.judge.task import DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task
 from graders.judge.wording import KEPT_OUTSIDE
 from graders.judge.wrong import Wrong
-from graders.sets.linear.common import contract, named, second_order
+from graders.sets.linear.common import contract, lopsided, named, second_order
 
 PLACE = 1
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
@@ -60,6 +60,7 @@ task = Task(
             cases=lambda d: [
                 *_forms(d, order=0),
                 d.case("every size", d.scales(4, 3), *_factors(d, 2, 3)[1:], order=0),
+                *lopsided(d, *_factors(d, 2, 3), order=0),
             ],
         ),
         gradient(
@@ -72,6 +73,7 @@ task = Task(
                 d.case(
                     "an expanded upstream gradient", *_factors(d, 2, 2, 3), upstream=d.normal(2, 1, 4).expand(2, 2, 4)
                 ),
+                *lopsided(d, *_factors(d, 2, 3), order=1),
             ],
             gradcheck=lambda d: _factors(d, 2, 2, 3),
         ),
@@ -98,6 +100,7 @@ task = Task(
                 d.case("a vector", *_factors(d, 3), order=2),
                 d.case("a batch of batches", *_factors(d, 2, 2, 3), order=2),
                 d.case("weight requires no gradient", *_factors(d, 2, 3), order=2, requires=(True, False, True)),
+                *lopsided(d, *_factors(d, 2, 3, out=3), order=2),
             ],
             gradcheck=lambda d: _factors(d, 2, 3, out=2),
         ),

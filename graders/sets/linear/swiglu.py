@@ -11,7 +11,16 @@ from graders.judge.aspects import WATCHED, gradient, value
 from graders.judge.task import BRAIN, DOUBLE, HALF, SINGLE, Draw, Task
 from graders.judge.wording import WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
-from graders.sets.linear.common import DENIED, SIGMOID_BY_ABS, away_from_0, by_abs, contract, named, second_order
+from graders.sets.linear.common import (
+    DENIED,
+    SIGMOID_BY_ABS,
+    away_from_0,
+    by_abs,
+    contract,
+    lopsided,
+    named,
+    second_order,
+)
 
 PLACE = 4
 
@@ -46,7 +55,11 @@ task = Task(
         value(
             1,
             about="silu(first half) * second half along the last dimension, in every dtype, shape and layout",
-            cases=lambda d: [*_forms(d, order=0), d.case("every size", d.scales(3, 8), order=0)],
+            cases=lambda d: [
+                *_forms(d, order=0),
+                d.case("every size", d.scales(3, 8), order=0),
+                *lopsided(d, away_from_0(d, 6), order=0),
+            ],
         ),
         gradient(
             1,
@@ -58,6 +71,7 @@ task = Task(
                 d.case(
                     "an expanded upstream gradient", away_from_0(d, 2, 2, 6), upstream=d.normal(2, 1, 3).expand(2, 2, 3)
                 ),
+                *lopsided(d, away_from_0(d, 6), order=1),
             ],
             gradcheck=lambda d: (away_from_0(d, 2, 4),),
         ),
@@ -68,6 +82,7 @@ task = Task(
                 d.case("a matrix", away_from_0(d, 2, 6), order=2),
                 d.case("zeros in both halves", torch.tensor([0.5, 0.0, -1.0, 0.0, 2.0, 0.0], dtype=DOUBLE), order=2),
                 d.case("gates far from 0", torch.tensor([-1000.0, 1000.0, 0.7, -0.4], dtype=DOUBLE), order=2),
+                *lopsided(d, away_from_0(d, 6), order=2),
             ],
             gradcheck=lambda d: (away_from_0(d, 4),),
         ),

@@ -20,6 +20,7 @@ from graders.sets.linear.common import (
     by_abs,
     contract,
     gated,
+    lopsided,
     named,
     second_order,
 )
@@ -49,7 +50,8 @@ def _extremes(d: Draw) -> list[Case]:
     both = (torch.tensor([near, near], dtype=DOUBLE), torch.tensor([[1.3], [-0.7]], dtype=DOUBLE))
     cases += [d.case("float64 far from 0, beta of each sign", *both)]
     half = torch.tensor([-10.0, 0.0, 10.0], dtype=HALF), torch.tensor([1.0], dtype=HALF)
-    return [*cases, d.case("float16 at +-10", *half)]
+    cases += [d.case("float16 at +-10", *half)]
+    return [*cases, *lopsided(d, *gated(d, (2, 3), (3,)), order=2)]
 
 
 task = Task(
@@ -64,6 +66,7 @@ task = Task(
                 *_forms(d, order=0),
                 d.case("beta by keyword", *gated(d, (2, 3), (3,)), keywords=("beta",), order=0),
                 d.case("every size", d.scales(4, 3), d.between(0.5, 1.5, 3), order=0),
+                *lopsided(d, *gated(d, (2, 3), (3,)), order=0, large=5),
             ],
         ),
         gradient(
@@ -76,6 +79,7 @@ task = Task(
                 d.case("an expanded upstream gradient", *gated(d, (2, 3), ()), upstream=d.normal(1, 3).expand(2, 3)),
                 d.case("only x requires a gradient", *gated(d, (2, 3), (3,)), requires=(True, False)),
                 d.case("only beta requires a gradient", *gated(d, (2, 3), (3,)), requires=(False, True)),
+                *lopsided(d, *gated(d, (2, 3), (3,)), order=1, large=5),
             ],
             gradcheck=lambda d: gated(d, (2, 3), (3,)),
         ),
@@ -94,6 +98,7 @@ task = Task(
                 d.case("at x = 1, beta = 1", *(torch.ones((), dtype=DOUBLE) for _ in range(2)), order=2),
                 d.case("beta = 0", d.sides(5), torch.zeros((), dtype=DOUBLE), order=2),
                 *(d.case(f"x {a}, beta {b}", *gated(d, a, b), order=2) for a, b in (((2, 3), (3,)), ((2, 2), (2, 2)))),
+                *lopsided(d, *gated(d, (2, 3), (3,)), order=2, large=5),
             ],
             gradcheck=lambda d: gated(d, (2, 2), (2,)),
         ),
