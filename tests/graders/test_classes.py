@@ -21,7 +21,26 @@ Arguments = tuple[Any, ...]
 Class = Callable[[Arguments], bool]
 LARGE = 20.0
 # What cannot be asked of a task, by its name: an argument (or a class of one, or an order), and the reason.
-NOT_ASKED: dict[str, dict[str, str]] = {}
+NOT_ASKED: dict[str, dict[str, str]] = {
+    "ClippedReLU": {"number 0: negative": "the clip is above 0, says the text"},
+    "PACT": {
+        f"argument 1: {shape}": reason
+        for shape, reason in (
+            ("a negative sum", "alpha is above 0, says the text"),
+            ("zeros", "alpha is above 0, says the text"),
+            ("only negative numbers", "alpha is above 0, says the text"),
+            ("a large positive number, and", "alpha is one number, so none stands against others"),
+            ("a large negative number, and", "alpha is one number, so none stands against others"),
+        )
+    },
+    "clip_by_norm": {"number 0: negative": "tau is above 0, says the text"},
+    "Legendre": {"number 0: negative": "the degree is 0 or more, says the text"},
+    "fit_sine": {
+        "number 0: negative": "steps is 1 or more, says the text, and there is no tensor to hold large inputs",
+        "number 1: negative": "there is no tensor to hold large inputs, so the mutant is no other function",
+    },
+    "hvp": {"order 1": "the text leaves open whether the result carries a graph, so it is not differentiated"},
+}
 
 
 def floating(args: Arguments) -> list[Tensor]:

@@ -97,6 +97,7 @@ def bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Che
             d.case("every size", d.scales(12), 1.0, upstream=d.scales(12)),
             d.case("infinite x", far_out(), 1.5),
             *d.forms(sample(d), 1.5)[len(DTYPES) :],  # the edges stand in every dtype already
+            *d.lopsided(lambda x: (x, 1.5), 5),
         ]
 
     def numbers(d: Draw) -> list[Case]:
@@ -118,6 +119,7 @@ def bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Che
                 d.case("every size", d.scales(12), 1.0, order=0),
                 *(d.case("infinite x", far_out(t), 1.5, order=0) for t in (HALF, DOUBLE)),
                 d.case("nan among others", torch.tensor([NAN, 1.0, -1.0, NAN, 3.0], dtype=DOUBLE), 1.5, order=0),
+                *d.lopsided(lambda x: (x, 1.5), 5, order=0),
             ],
             looks=(*VALUE, keeps_nan),
         ),
@@ -140,7 +142,10 @@ def bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Che
         second_order(
             points["second_order"],
             why=PENALTY,
-            cases=lambda d: [d.case("below, inside and above", sample(d)(6), 1.5, order=2)],
+            cases=lambda d: [
+                d.case("below, inside and above", sample(d)(6), 1.5, order=2),
+                *d.lopsided(lambda x: (x, 1.5), 5, order=2),
+            ],
             looks=BOTH_ORDERS,
             gradcheck=lambda d: (sample(d)(5), 1.5),
         ),
@@ -195,6 +200,7 @@ def learnable_checks(low: float) -> tuple[Check, ...]:
                 alpha_of(1.5),
                 upstream=d.normal(2, 1, 3).expand(2, 2, 3),
             ),
+            *d.lopsided(lambda x: (x, alpha_of(1.5)), 5),
         ]
 
     def shapes(d: Draw) -> list[Case]:
@@ -224,6 +230,7 @@ def learnable_checks(low: float) -> tuple[Check, ...]:
                 *forms(d, 0),
                 d.case("every size", d.scales(12), alpha_of(1.0), order=0),
                 *(d.case("infinite x", far_out(t), alpha_of(1.5, dtype=t), order=0) for t in (HALF, DOUBLE)),
+                *d.lopsided(lambda x: (x, alpha_of(1.5)), 5, order=0),
             ],
         ),
         gradient(
@@ -258,6 +265,7 @@ def learnable_checks(low: float) -> tuple[Check, ...]:
                 d.case(
                     "alpha alone requires a gradient", sample(d)(6), alpha_of(1.5, 1), order=2, requires=(False, True)
                 ),
+                *d.lopsided(lambda x: (x, alpha_of(1.5)), 5, order=2),
             ],
             looks=BOTH_ORDERS,
             gradcheck=lambda d: (sample(d)(6), alpha_of(1.5)),

@@ -37,6 +37,7 @@ task = Task(
                 *d.forms(_sides(d), 2.5, order=0),
                 *_constants(d, 0),
                 d.case("c by keyword", d.sides(4), -0.5, order=0, keywords=("c",)),
+                *d.lopsided(lambda x: (x, -3), 5, order=0),
             ],
         ),
         gradient(
@@ -49,6 +50,7 @@ task = Task(
                 d.case("every size", d.scales(12), -7, upstream=d.scales(12)),
                 d.case("zeros", torch.zeros(3, dtype=DOUBLE), -3),
                 *d.forms(_sides(d), 2.5),
+                *d.lopsided(lambda x: (x, -3), 5, zeros=False),
             ],
             looks=BOTH,
             gradcheck=lambda d: (d.sides(4), -3),
@@ -59,8 +61,11 @@ task = Task(
             about="the gradient can be differentiated again; the caller's tensors stay untouched",
             why="Tensors that your Function did not make belong to others.",
             cases=lambda d: [
-                d.case(f"c = {c}", d.sides(5, dtype=t), c, order=2, watch=("state", "overwrite", "trace"))
-                for c, t in ((-3, DOUBLE), (0.5, SINGLE), (1, DOUBLE))
+                *(
+                    d.case(f"c = {c}", d.sides(5, dtype=t), c, order=2, watch=("state", "overwrite", "trace"))
+                    for c, t in ((-3, DOUBLE), (0.5, SINGLE), (1, DOUBLE))
+                ),
+                *d.lopsided(lambda x: (x, -3), 5, order=2),
             ],
             looks=mannerly(BOTH_ORDERS),
             gradcheck=lambda d: (d.sides(3), 2.5),

@@ -1,5 +1,8 @@
 """hvp: a Hessian times a vector, by two backward passes."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.autograd import grad
@@ -53,6 +56,13 @@ def _asked(d: Draw, name: str, f: str, x: Tensor, v: Tensor | None = None, requi
     return d.case(name, Helper(f), x, v, order=0, requires=(False, requires, False), deny=LIBRARY)
 
 
+def _lopsided(d: Draw, name: str, pair: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> list[Case]:
+    """Return cases of one of x and v that is no even mixture; `pair` makes the two of it and of another tensor."""
+    other, f = d.sides(5), Helper("coupled")
+    cases = d.lopsided(lambda one: (f, *pair(one, other)), 5, order=0)
+    return [replace(c, name=f"{name}: {c.name}", requires_grad=(False,) * 3, deny=LIBRARY) for c in cases]
+
+
 def _values(d: Draw) -> list[Case]:
     """Return cases of every shape, dtype and size of x and v."""
     shapes = [
@@ -74,6 +84,8 @@ def _values(d: Draw) -> list[Case]:
         _asked(d, "sines of a matrix", "waves", d.sides(2, 2)),
         _asked(d, "f looks at the first row", "first_row", d.sides(2, 3)),
         _asked(d, "f multiplies by a float32 matrix", "projected", d.sides(3, dtype=SINGLE)),
+        *_lopsided(d, "x", lambda x, other: (x, other)),
+        *_lopsided(d, "v", lambda v, other: (other, v)),
     ]
 
 

@@ -80,6 +80,7 @@ task = Task(
                     for t, n in ((HALF, 0), (HALF, 4), (BRAIN, 0), (BRAIN, 3))
                 ),
                 *_layouts(d.forms(inside_and_out(d), 2, order=0)),
+                *d.lopsided(lambda x: (x, 4), 5, order=0),
             ],
             looks=(*FORWARD, look.allowed),
         ),
@@ -93,6 +94,7 @@ task = Task(
                 d.case("every size", d.scales(6), 3, upstream=d.scales(6)),
                 *(d.case(f"{str(t)[6:]}, n = 4", d.sides(4, away=1.2, reach=1.6, dtype=t), 4) for t in (HALF, BRAIN)),
                 *_layouts(d.forms(inside_and_out(d), 2)),
+                *d.lopsided(lambda x: (x, 4), 5, zeros=False),
             ],
             looks=FIRST,
             gradcheck=lambda d: (inside_and_out(d)(4), 3),
@@ -115,6 +117,7 @@ task = Task(
                     for n in (0, 1, 4)
                 ),
                 d.case("a float32 matrix", inside_and_out(d)(2, 2, dtype=SINGLE), 3, order=2),
+                *d.lopsided(lambda x: (x, 4), 5, order=2),
             ],
             looks=SECOND,
             gradcheck=lambda d: (inside_and_out(d)(2), 3),

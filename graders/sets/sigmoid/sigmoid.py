@@ -93,7 +93,11 @@ task = Task(
         value(
             1,
             about="the output equals torch.sigmoid in every dtype, shape and layout",
-            cases=lambda d: [d.case("every size", sizes(d, 1.6, 12), order=0), *d.forms(wide_inputs(d), order=0)],
+            cases=lambda d: [
+                d.case("every size", sizes(d, 1.6, 12), order=0),
+                *d.forms(wide_inputs(d), order=0),
+                *d.lopsided(lambda x: (x,), 5, order=0),
+            ],
         ),
         gradient(
             2,
@@ -104,6 +108,7 @@ task = Task(
                 d.case("every size", sizes(d, 1.6, 12)),
                 _flanks(d),
                 *d.forms(wide_inputs(d)),
+                *d.lopsided(lambda x: (x,), 5),
             ],
             gradcheck=lambda d: (wide_inputs(d)(6),),
         ),
@@ -122,6 +127,7 @@ task = Task(
                 d.case("both signs", wide_inputs(d)(8), order=2),
                 _flanks(d, order=2),
                 d.case("a matrix", wide_inputs(d)(2, 3), order=2),
+                *d.lopsided(lambda x: (x,), 5, order=2),
             ],
             looks=SECOND,
             gradcheck=lambda d: (wide_inputs(d)(3),),

@@ -88,6 +88,7 @@ def two_valued_checks(width: float, points: dict[str, float], low: str, surrogat
                 *layouts(d.forms(sample(d), order=0)),
                 d.case("every size", torch.cat([d.scales(12), ends]), order=0),
                 *(d.case("at 0 and beside it", beside_zero(t), order=0) for t in DTYPES),
+                *d.lopsided(lambda x: (x,), 5, order=0),
             ],
             looks=EXACT,
         ),
@@ -100,6 +101,7 @@ def two_valued_checks(width: float, points: dict[str, float], low: str, surrogat
                 d.case("every size", d.scales(12), upstream=d.scales(12)),
                 *(d.case("at the edges and beside them", beside(width, t)) for t in DTYPES),
                 *layouts(d.forms(sample(d))),
+                *d.lopsided(lambda x: (x,), 5),
             ],
             gradcheck=None,
         ),
@@ -118,6 +120,7 @@ def two_valued_checks(width: float, points: dict[str, float], low: str, surrogat
             cases=lambda d: [
                 d.case("inside and outside the ramp", sample(d)(12), order=2),
                 d.case("a matrix", sample(d)(2, 3), order=2),
+                *d.lopsided(lambda x: (x,), 5, order=2),
             ],
             gradcheck=None,
         ),
@@ -181,6 +184,7 @@ def scaled_checks(points: dict[str, float], name: str, times: str) -> tuple[Chec
             ),
             d.case(f"{name} by keyword", d.sides(4), 0.3, keywords=(name,)),
             d.case("both by keyword", d.sides(4), -2.0, keywords=("x", name)),
+            d.case(f"{name} -0.7, large inputs", d.sides(4, away=30, reach=60), -0.7),
         ]
 
     return (
@@ -192,6 +196,7 @@ def scaled_checks(points: dict[str, float], name: str, times: str) -> tuple[Chec
                 *d.forms(d.sides, FACTOR, order=0),
                 d.case("every size", d.scales(12), FACTOR, order=0),
                 d.case("infinite inputs", ends, FACTOR, order=0),
+                *d.lopsided(lambda x: (x, FACTOR), 5, order=0),
             ],
             looks=EXACT,
         ),
@@ -204,6 +209,7 @@ def scaled_checks(points: dict[str, float], name: str, times: str) -> tuple[Chec
                 d.case("every size", d.scales(12), FACTOR, upstream=d.scales(12)),
                 d.case("infinite inputs", ends, FACTOR),
                 *layouts(d.forms(d.sides, FACTOR)),
+                *d.lopsided(lambda x: (x, FACTOR), 5),
             ],
             gradcheck=None,
         ),
@@ -222,6 +228,8 @@ def scaled_checks(points: dict[str, float], name: str, times: str) -> tuple[Chec
             cases=lambda d: [
                 d.case("both signs", d.sides(6), FACTOR, order=2),
                 d.case("a matrix", d.sides(2, 3), -FACTOR, order=2),
+                *d.lopsided(lambda x: (x, FACTOR), 5, order=2),
+                d.case(f"a negative {name}, large inputs", d.sides(4, away=30, reach=60), -FACTOR, order=2),
             ],
             gradcheck=None,
         ),
