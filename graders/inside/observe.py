@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial, reduce
 from importlib import import_module
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -150,7 +150,30 @@ def _note(record: Record, changed: list[str]) -> None:
     record.changed = tuple(dict.fromkeys([*record.changed, *changed]))
 
 
-Given = list[tuple[int, Tensor, Tensor, bool]]  # position, the tensor as it was sent, as it was made, requires_grad
+class Handed(NamedTuple):
+    """A tensor of a call's.
+
+    Args:
+        position: its argument's.
+        was: as it was sent.
+        now: as it was made for the call.
+        required: whether it requires a gradient.
+        version: how often it had been changed in place.
+    """
+
+    position: int
+    was: Tensor
+    now: Tensor
+    required: bool
+    version: int
+
+
+Given = list[Handed]
+
+
+def _handed(position: int, value: Tensor, required: bool) -> Handed:
+    made = leaf(value, required)
+    return Handed(position, value, made, required, made._version)
 
 
 def leaf(tensor: Tensor, requires_grad: bool) -> Tensor:
@@ -175,8 +198,8 @@ def _made(helper: Helper, position: int, given: Given) -> object:
     parts: list[object] = []
     for value, required in zip(helper.args, helper.requires_grad or (False,) * len(helper.args), strict=True):
         if isinstance(value, Tensor):
-            given.append((position, value, leaf(value, required), required))
-            parts.append(given[-1][2])
+            given.append(_handed(position, value, required))
+            parts.append(given[-1].now)
         else:
             parts.append(fresh(value))
     return function(*parts)
@@ -189,12 +212,12 @@ def _arguments(case: Case) -> tuple[list[object], list[Tensor], Given]:
     held: Given = []
     for i, (value, required) in enumerate(zip(case.args, case.requires_grad or (False,) * len(case.args), strict=True)):
         if isinstance(value, Tensor):
-            own.append((i, value, leaf(value, required), required))
-            args.append(own[-1][2])
+            own.append(_handed(i, value, required))
+            args.append(own[-1].now)
         else:
             args.append(_made(value, i, held) if isinstance(value, Helper) else fresh(value))
     given = own + held
-    return args, [now for _, _, now, r in given if r], given
+    return args, [one.now for one in given if one.required], given
 
 
 WITHIN: dict[
@@ -270,8 +293,8 @@ GRAD = 0.5  # what stands in an argument's .grad while an operation runs, where 
 
 def _changed(case: Case, given: Given, before: dict[str, object]) -> list[str]:
     found = []
-    for i, was, now, required in given:
-        if not same(was, now.detach()):
+    for i, was, now, required, version in given:
+        if not same(was, now.detach()) or now._version != version:  # it may have been put back
             found.append(f"argument {i}")
         if now.requires_grad != required:
             found.append(f"argument {i} .requires_grad")
@@ -474,7 +497,9 @@ def _overwrite(operation: Callable[..., object], case: Case, record: Record) -> 
     for name in [*names, "the output"]:
         args, inputs, given = _arguments(case)
         output = _again(operation, case, args, record)
-        targets = {f"argument {i}": now for i, _, now, _ in given if now is args[i]} | {"the output": output}
+        targets = {f"argument {one.position}": one.now for one in given if one.now is args[one.position]} | {
+            "the output": output
+        }
         try:
             with torch.no_grad():
                 _spoil(targets[name])
@@ -496,7 +521,7 @@ def _trace(operation: Callable[..., object], case: Case, record: Record) -> None
     copies = [a.clone() if isinstance(a, Tensor) else a for a in args]
     given = {i: StorageWeakRef(a.untyped_storage()) for i, a in enumerate(copies) if isinstance(a, Tensor)}
     # as long as a weak reference is there, its address is taken
-    before = [StorageWeakRef(now.untyped_storage()) for _, _, now, _ in held]
+    before = [StorageWeakRef(now.untyped_storage()) for _, _, now, *_ in held]
     known = {ref.cdata for ref in (*given.values(), *before)}
     forward = Trace(known)
     with forward:
