@@ -369,19 +369,29 @@ def second_order(call: str, case: Case, yours: Record, expected: Record) -> Find
 
 
 def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Look whether nearly right float64 numbers have more digits than float32 holds. It comes before `value`."""
+    """Look whether nearly right float64 numbers have more digits than float32 holds. It comes before `value`.
+
+    Where all numbers are tiny, wrong ones are near them too: these are found here as well, and are told as wrong.
+    """
     for what, a, b in (("value", yours.outputs, expected.outputs), ("gradient", yours.grads, expected.grads)):
-        for mine, right in zip(a or (), b or (), strict=False):
+        for place, (mine, right) in enumerate(zip(a or (), b or (), strict=False)):
             if mine is None or right is None or mine.shape != right.shape:
                 continue
             if not mine.dtype == right.dtype == torch.float64 or torch.equal(mine, right):
                 continue
-            size = min(1.0, float(right.abs().nan_to_num().max())) if right.numel() else 1.0  # else all tiny ones are
-            bounds = ((1e-6, 1e-6 * size), (1e-10, 1e-10))
-            close = [torch.allclose(mine, right, rtol=r, atol=t, equal_nan=True) for r, t in bounds]
-            if close == [True, False]:
+            near, exact = (torch.isclose(mine, right, rtol=t, atol=t, equal_nan=True) for t in (1e-6, 1e-10))
+            if not near.all() or exact.all():
+                continue
+            size = min(1.0, float(right.abs().max()))
+            if torch.allclose(mine, right, rtol=1e-6, atol=1e-6 * size, equal_nan=True):
                 text = f"In float64 your {what} has the digits of float32 only: something narrows it on the way."
                 return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")
+            to = f" with respect to {_differentiated(call, case)[place]}" if what == "gradient" else ""
+            index = tuple((~exact).nonzero()[0].tolist())
+            at = f" at index {index}" if index else ""
+            around = _around(call, case, index, mine.shape, what == "gradient")
+            text = f"Wrong {what}{to}{at}{around}."
+            return _found(what, call, case, text, yours=repr(mine[index].item()), expected=repr(right[index].item()))
     return None
 
 
