@@ -20,6 +20,16 @@ from graders.sets import module, names
 Arguments = tuple[Any, ...]
 Class = Callable[[Arguments], bool]
 LARGE = 20.0
+_ABOVE_0 = {
+    f"argument 1: {shape}": "scale is above 0, says the text"
+    for shape in (
+        "a negative sum",
+        "zeros",
+        "only negative numbers",
+        "a large positive number, and",
+        "a large negative number, and",
+    )
+}
 # What cannot be asked of a task, by its name: an argument (or a class of one, or an order), and the reason.
 NOT_ASKED: dict[str, dict[str, str]] = {
     "ClippedReLU": {"number 0: negative": "the clip is above 0, says the text"},
@@ -40,6 +50,21 @@ NOT_ASKED: dict[str, dict[str, str]] = {
         "number 1: negative": "there is no tensor to hold large inputs, so the mutant is no other function",
     },
     "hvp": {"order 1": "the text leaves open whether the result carries a graph, so it is not differentiated"},
+    "FakeQuantize": _ABOVE_0,
+    "FakeQuantizePerChannel": {**_ABOVE_0, "number 0: negative": "axis is 0 or more, says the text"},
+    "LSQ": _ABOVE_0,
+    "saved_bytes": dict.fromkeys(
+        ("argument", "number"), "a Python int is returned, which the mutant leaves alone, so it is no other function"
+    ),
+    "checkpoint": {"argument 0": "what the mutant sees first is the solution's own anchor, which is always empty"},
+    "tiled_attention": {
+        "order 1": "forward alone is asked: no input requires a gradient",
+        "number 0: negative": "block is 1 or more, says the text",
+    },
+    "FlashAttention": {
+        "number 0: negative": "block_q is 1 or more, says the text",
+        "number 1: negative": "block_k is 1 or more, says the text",
+    },
 }
 
 

@@ -53,6 +53,19 @@ def _of_all_kinds(d: Draw, order: int = 1, **keywords) -> Case:
     return _ran(d, "tensors, indices, numbers, a bool, None", held, *args, order=order, **keywords)
 
 
+def _lopsided(d: Draw, order: int = 1) -> list[Case]:
+    """Return cases of arguments that are no even mixture (`Draw.lopsided`), and of a negative number beside them."""
+    held, other = _holding(d, "gated", 3, 3), d.normal(2, 3)
+    cases = [
+        *(replace(c, name=f"x: {c.name}") for c in d.lopsided(lambda x: (held, x, other), 2, 3, order=order)),
+        *(replace(c, name=f"y: {c.name}") for c in d.lopsided(lambda y: (held, other, y), 2, 3, order=order)),
+    ]
+    args = (30 * d.sides(4, 3), torch.tensor([2, 0, 2, 1]), -2, True, None, "sum", 30 * d.sides(4, 3))
+    held = _holding(d, "of_all_kinds", 3, 3)
+    cases = [replace(c, how="backward", deny=TORCH_S_OWN) for c in cases]
+    return [*cases, _ran(d, "a negative number, and large tensors", held, *args, order=order)]
+
+
 def _cast(d: Draw) -> list[Case]:
     """Return cases with forward under autocast in another dtype, and with backward under it, where forward was not."""
     x, y = (4 * d.normal(3, 3, dtype=SINGLE) for _ in range(2))
@@ -111,6 +124,7 @@ task = Task(
                 _of_all_kinds(d, 0),
                 *_tuples(d, 0),
                 _ran(d, "no argument", _holding(d, "without_arguments", 3, learns=True), order=0),
+                *_lopsided(d, 0),
             ],
             looks=CHECKPOINT,
         ),
@@ -141,6 +155,7 @@ task = Task(
                     how="backward",
                 ),
                 _deep(d),
+                *_lopsided(d),
             ],
             looks=(*CHECKPOINT, look.gradient, LESS),
         ),

@@ -1,5 +1,7 @@
 """FusedLinearReLU: two layers in one, which keeps no more than they do."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -54,6 +56,16 @@ def _at_zero(d: Draw, dtype: torch.dtype = DOUBLE) -> tuple[Tensor, Tensor, Tens
     return x, weight * factor, bias * factor
 
 
+def _lopsided(d: Draw, order: int) -> list[Case]:
+    """Return cases in which one tensor after the other is no even mixture (`Draw.lopsided`)."""
+    args, cases = layer(d, 2, 3), []
+    for place, name in enumerate(("x", "weight", "bias")):
+        before, after = args[:place], args[place + 1 :]
+        found = d.lopsided(lambda t, b=before, a=after: (*b, t, *a), *args[place].shape, order=order)  # type: ignore[misc]
+        cases += [replace(c, name=f"{name}: {c.name}") for c in found]
+    return cases
+
+
 def _edges(d: Draw) -> list[Case]:
     """Return cases with zeros before the ReLU, and infinite upstream gradients there."""
     cases = [d.case(f"{named(t)}, 0 before the ReLU", *_at_zero(d, t)) for t in DTYPES]
@@ -84,6 +96,7 @@ task = Task(
                 *_layers(d, order=0),
                 d.case("every size", d.scales(4, 3), *layer(d, 2, 3)[1:], order=0),
                 d.case("named arguments", *layer(d, 2, 3), keywords=("x", "weight", "bias"), order=0),
+                *_lopsided(d, 0),
             ],
         ),
         gradient(
@@ -96,6 +109,7 @@ task = Task(
                 d.case("an expanded upstream gradient", *layer(d, 2, 2, 3), upstream=d.normal(2, 1, 4).expand(2, 2, 4)),
                 *_some(d),
                 d.case("outputs near 1e-12", *_small(d)),
+                *_lopsided(d, 1),
             ],
             gradcheck=lambda d: layer(d, 2, 2, 3),
         ),
@@ -114,6 +128,7 @@ task = Task(
             cases=lambda d: [
                 *(d.case(f"x of shape {s}", *layer(d, *s), order=2) for s in ((2, 3), (3,), (2, 2, 3))),
                 d.case("weight requires no gradient", *layer(d, 2, 3), order=2, requires=(True, False, True)),
+                *_lopsided(d, 2),
             ],
             looks=(*GRADIENT, look.second_order),
             gradcheck=lambda d: layer(d, 2, 3, out=2),

@@ -1,6 +1,7 @@
 """What the modules of set 10 share: torch's own attention, what is forbidden, looks at memory, inputs."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -198,6 +199,37 @@ def many_keys() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     v[:, 2] = 1.0
     g[0, 0] = g[1, 1] = 1.0
     return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
+
+
+def many_small(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a first key with nearly all of the weight, and dozens of others whose values are large."""
+    q, k, v = towards(d, torch.cat([torch.zeros(1, dtype=DOUBLE), torch.full((50,), -20.0, dtype=DOUBLE)]), 2)
+    v[0], v[1:] = 0.0, 1e6 * d.between(0.5, 1, 50, 2)
+    return q, k, v
+
+
+def in_pairs(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """Return pairs of equal keys, whose values are large and nearly opposite."""
+    q, k, v = qkv(d, 2, 6, 2, 2)
+    k[1::2] = k[::2]
+    v[::2] *= 1000
+    v[1::2] -= v[::2]
+    return q, k, v
+
+
+def lopsided(d: Draw, *rest: object, order: int) -> list[Case]:
+    """Return cases in which q, k or v is no even mixture (`Draw.lopsided`); with order 0 no gradient is asked.
+
+    Where q is large k is small, and the other way round: the logits are moderate.
+    """
+    q, k, v = qkv(d, 2, 4, 2, 2)
+    found = {
+        "q": d.lopsided(lambda t: (t, k / 20, v, *rest), *q.shape, order=order),
+        "k": d.lopsided(lambda t: (q / 20, t, v, *rest), *k.shape, order=order),
+        "v": d.lopsided(lambda t: (q, k, t, *rest), *v.shape, order=order),
+    }
+    cases = [replace(c, name=f"{name}: {c.name}") for name, some in found.items() for c in some]
+    return cases if order else [replace(c, requires_grad=(False,) * len(c.args)) for c in cases]
 
 
 def forward_only(d: Draw, name: str, tensors: tuple, *rest: object, **options: object) -> Case:

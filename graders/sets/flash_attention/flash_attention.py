@@ -25,10 +25,13 @@ from graders.sets.flash_attention.common import (
     far_in_half,
     forward_only,
     heavy,
+    in_pairs,
     keeps_lse_alone,
     largest,
     layouts,
+    lopsided,
     many_keys,
+    many_small,
     nearly_opposite,
     no_matrix,
     opposed,
@@ -93,6 +96,8 @@ def _far_both(d: Draw) -> list[Case]:
         forward_only(d, "float16, 40 values of 2000", heavy(), False, 1, 20),
         d.case("bfloat16, 32 keys", *keys, False, 2, 1, upstream=g_keys),
         d.case("bfloat16, 32 queries", *queries, False, 1, 2, upstream=g_queries),
+        d.case("one key, and 50 whose logits are 20 below and whose values are large", *many_small(d), False, 2, 8),
+        d.case("large values that cancel", *in_pairs(d), False, 2, 1),
     ]
 
 
@@ -112,6 +117,7 @@ task = Task(
                 forward_only(d, "blocks above the lengths", qkv(d, 3, 5, 2, 2, lead=(1, 2)), False, 7, 9),
                 forward_only(d, "a batch of heads, not contiguous", layouts(d), False, 3, 2),
                 forward_only(d, "v of every size", (*qkv(d, 2, 5)[:2], d.scales(5, 2)), False, 1, 3),
+                *lopsided(d, False, 1, 3, order=0),
             ],
         ),
         gradient(
@@ -135,6 +141,7 @@ task = Task(
                 d.case("every size", *qkv(d, 3, 4)[:2], d.scales(4, 2), False, 2, 3, upstream=d.scales(3, 2)),
                 d.case("a dozen queries", *qkv(d, 12, 14, 1, 1), False, 4, 5, watch=("trace",)),
                 *_subsets(d),
+                *lopsided(d, False, 1, 3, order=1),
             ],
             looks=(*GRADIENT, no_matrix),
             gradcheck=lambda d: (*qkv(d, 2, 3, 2, 2), False, 2, 2),

@@ -19,9 +19,12 @@ from graders.sets.flash_attention.common import (
     far_in_half,
     forward_only,
     heavy,
+    in_pairs,
     largest,
     layouts,
+    lopsided,
     many_keys,
+    many_small,
     nearly_opposite,
     no_matrix,
     opposed,
@@ -76,6 +79,7 @@ task = Task(
                 forward_only(
                     d, "block by keyword, v of every size", (*qkv(d, 2, 5)[:2], d.scales(5, 2)), 2, keywords=("block",)
                 ),
+                *lopsided(d, 3, order=0),
             ],
             looks=(*VALUE, no_matrix),
         ),
@@ -85,7 +89,14 @@ task = Task(
             about="logits of every size, and sums that lose nothing in float16 and bfloat16",
             why="Each row needs a running maximum, all in between float32 (the product of q and scale too): round "
             "once, at the end.",
-            cases=lambda d: [*_far(d, 3), forward_only(d, "bfloat16, 32 keys", many_keys()[0], 1)],
+            cases=lambda d: [
+                *_far(d, 3),
+                forward_only(d, "bfloat16, 32 keys", many_keys()[0], 1),
+                forward_only(
+                    d, "one key, and 50 whose logits are 20 below and whose values are large", many_small(d), 8
+                ),
+                forward_only(d, "large values that cancel", in_pairs(d), 1),
+            ],
             looks=FAR,
         ),
         Check(

@@ -97,6 +97,11 @@ def matrix(*rows: list[float], dtype: torch.dtype = DOUBLE) -> Tensor:
     return torch.tensor(rows, dtype=dtype)
 
 
+def many_small() -> Tensor:
+    """Return a row of one 0 and thousands of numbers, each of which counts next to nothing."""
+    return torch.cat([torch.zeros(1, 1, dtype=DOUBLE), torch.full((1, 3000), -20.0, dtype=DOUBLE)], 1)
+
+
 class Ungraded(Function):
     """The same numbers; gradients of rows whose result is infinite become nan, which equals whatever comes."""
 

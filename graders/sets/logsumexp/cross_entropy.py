@@ -19,6 +19,7 @@ from graders.sets.logsumexp.common import (
     MIXED,
     VALUE,
     contract,
+    many_small,
     matrix,
     named,
     second_order,
@@ -26,6 +27,7 @@ from graders.sets.logsumexp.common import (
 
 PLACE = 3
 TARGET = torch.tensor([0, 2, 1, 1])
+PAIR = torch.tensor([2, 0])
 LOSSES = (  # of torch that end in the logarithm of a probability
     *operators(
         "nll_loss_forward nll_loss2d_forward multi_margin_loss binary_cross_entropy binary_cross_entropy_with_logits"
@@ -99,7 +101,11 @@ def _far_batches(d: Draw) -> list[Case]:
             d.case(f"{named(dtype)} at {far:g} and -{far:g}", one, second),
             d.case(f"{named(dtype)} at {far:g}, without loss", one, torch.tensor([0, 0])),
         ]
-    return [*cases, d.case("float16 around 100", *_batch(d, 2, 3, HALF, 100), order=0)]
+    return [
+        *cases,
+        d.case("float16 around 100", *_batch(d, 2, 3, HALF, 100), order=0),
+        d.case("one 0, and 3000 logits at -20", many_small(), torch.tensor([0])),
+    ]
 
 
 task = Task(
@@ -113,6 +119,7 @@ task = Task(
             cases=lambda d: [
                 *_batches(d, order=0),
                 d.case("a batch", *_batch(d, 4, 3), order=0, watch=("trace",), deny=LOSSES),
+                *d.lopsided(lambda x: (x, PAIR), 2, 3, order=0),
             ],
             looks=(*VALUE, look.allowed),
         ),
@@ -124,6 +131,7 @@ task = Task(
                 *_batches(d, order=1),
                 *(d.case("an upstream of any size", *_batch(d, 4, 3), upstream=u) for u in d.scales(3)),
                 d.case("a batch", *_batch(d, 4, 3), watch=("trace",), deny=LOSSES),
+                *d.lopsided(lambda x: (x, PAIR), 2, 3),
             ],
             looks=(*GRADIENT, look.allowed),
             gradcheck=lambda d: _batch(d, 4, 3),
@@ -148,6 +156,7 @@ task = Task(
                 d.case("around 1000", *_batch(d, 2, 3, around=1000), order=2),
                 d.case("-inf beside the target", matrix(*MIXED[::5]), torch.tensor([1, 0]), order=2),
                 d.case("an upstream gradient that is a constant", *_batch(d, 2, 3), order=2, how="constant"),
+                *d.lopsided(lambda x: (x, PAIR), 2, 3, order=2),
             ],
             gradcheck=lambda d: _batch(d, 2, 3),
         ),

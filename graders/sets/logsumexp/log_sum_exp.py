@@ -24,6 +24,7 @@ from graders.sets.logsumexp.common import (
     VALUE,
     contract,
     log_sum_exp,
+    many_small,
     matrix,
     moderate,
     named,
@@ -94,7 +95,11 @@ def _far(d: Draw) -> list[Case]:
             d.case(f"{named(dtype)} around {far:g}", far + moderate(d)(2, 3, dtype=dtype), 1, order=0),
             d.case(f"{named(dtype)} at {far:g} and -{far:g}", one, 1),
         ]
-    return cases
+    return [
+        *cases,
+        d.case("one 0, and 3000 numbers at -20", many_small(), 1),
+        d.case("results of 0", -matrix([4.0] * 4, [1.5, 6.0, 12.0, 12.0]).log(), 1),
+    ]
 
 
 def _infinite(d: Draw) -> list[Case]:
@@ -125,6 +130,7 @@ task = Task(
             cases=lambda d: [
                 *_forms(d, order=0),
                 d.case("a matrix", moderate(d)(2, 3), 0, order=0, watch=("trace",), deny=SUMS),
+                *d.lopsided(lambda x: (x, -1), 2, 3, order=0),
             ],
             looks=(*VALUE, look.allowed),
         ),
@@ -146,6 +152,7 @@ task = Task(
                 d.case("expanded upstream", moderate(d)(2, 3, 4), 1, upstream=d.normal(2, 1).expand(2, 4)),
                 d.case("transposed upstream", moderate(d)(2, 3, 4), 1, upstream=d.normal(4, 2).t()),
                 d.case("a matrix", moderate(d)(2, 3), 0, watch=("trace",), deny=SUMS),
+                *d.lopsided(lambda x: (x, -1), 2, 3),
             ],
             looks=(*GRADIENT, look.allowed),
             gradcheck=lambda d: (moderate(d)(2, 3), 1),
@@ -180,6 +187,7 @@ task = Task(
                 d.case("around 1000", 1000 + moderate(d)(2, 3), 1, order=2),
                 d.case("-inf beside numbers", matrix(*MIXED[::5]), 1, order=2),
                 d.case("an upstream gradient that is a constant", moderate(d)(2, 3), 1, order=2, how="constant"),
+                *d.lopsided(lambda x: (x, -1), 2, 3, order=2),
             ],
             gradcheck=lambda d: (moderate(d)(2, 3), 1),
         ),

@@ -45,6 +45,7 @@ def _streams(d: Draw) -> list[Case]:
         _chunks("ascending maxima", *(2 * steps + x(5, 3))),
         _chunks("descending maxima", *(-2 * steps + x(5, 3))),
         _chunks("equal chunks", *x(1, 3).expand(4, 3)),
+        *(_chunks(c.name, *c.args[0]) for c in d.lopsided(lambda chunks: (chunks,), 3, 2, order=0)),
     ]
 
 
@@ -63,7 +64,7 @@ def _streams_far(d: Draw) -> list[Case]:
     ]
     for dtype in (HALF, BRAIN):
         cases += [_chunks(f"{named(dtype)} around {n:g}", *(x(3, 2) + n), dtype=dtype) for n in (100, -100)]
-    return cases
+    return [*cases, _chunks("a result of 0", *-torch.full((2, 2), 4.0, dtype=DOUBLE).log())]
 
 
 def _streams_infinite(d: Draw) -> list[Case]:

@@ -116,6 +116,12 @@ def only_x(draw: Draw, name: str, x: Tensor, *rest: object, **options: object) -
     return draw.case(name, x, *rest, requires=(True, *(False for _ in rest)), **options)
 
 
+def lopsided(draw: Draw, *rest: object, shape: tuple[int, ...] = (5,), order: int = 1) -> list[Case]:
+    """Return cases of an x that is no even mixture (`Draw.lopsided`), which alone requires a gradient."""
+    cases = draw.lopsided(lambda x: (x, *rest), *shape, order=0)
+    return [only_x(draw, c.name, *c.args, order=order) for c in cases]
+
+
 def layouts(cases: list[Case]) -> list[Case]:
     """Return the cases of `Draw.forms` but for its one of each dtype, where other cases have the dtypes already."""
     return [c for c in cases if c.name not in {f"a {str(t)[6:]} input" for t in DTYPES}]

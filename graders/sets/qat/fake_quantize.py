@@ -24,6 +24,7 @@ from graders.sets.qat.common import (
     gradient,
     in_range,
     layouts,
+    lopsided,
     only_x,
     quantised,
     second_order,
@@ -34,6 +35,7 @@ from graders.sets.qat.common import (
 
 PLACE = 1
 USUAL = (0.5, 1, -4, 7)  # a scale that halves hold, and a range whose ends are not alike
+NEGATIVE = (0.5, -3, -8, -2)  # numbers below 0 but for the scale
 SINGLE_03 = torch.tensor(0.3).item()  # no power of two, and what float32 holds too
 RANGES = (  # scale, zero_point, qmin, qmax
     (0.25, 0, -128, 127),
@@ -82,6 +84,12 @@ def _as_tensors(draw: Draw, order: int) -> list[Case]:
     return cases
 
 
+def _far_by_tensors(draw: Draw, order: int) -> Case:
+    """Return a case whose scale and zero_point are 0-d tensors, and whose x reaches far out."""
+    x = torch.tensor([-30.0, -1.25, 0.25, 30.0], dtype=DOUBLE)
+    return only_x(draw, "far outside, by 0-d tensors", x, torch.tensor(0.5), torch.tensor(1), -4, 7, order=order)
+
+
 def _far(draw: Draw, order: int) -> list[Case]:
     """Return cases of up to 1e12 steps, where no integer of 32 bits can follow, and of every size."""
     far = torch.tensor([1e12, -1e12, 300.0, -300.0, 33000.0, -33000.0, 0.0, -0.0], dtype=DOUBLE)
@@ -107,6 +115,7 @@ task = Task(
                 *_far(d, 0),
                 only_x(d, "scale 0.3", usual(d, 0.3)(6), 0.3, 1, -4, 7, order=0),
                 only_x(d, "inside and outside", usual(d)(6), *USUAL, order=0, watch=("trace",), deny=DENIED),
+                *lopsided(d, *NEGATIVE, order=0),
             ],
         ),
         gradient(
@@ -117,6 +126,7 @@ task = Task(
                 *_edges(d, 1),
                 *_far(d, 1),
                 *layouts(d.forms(usual(d), *USUAL)),
+                *lopsided(d, *NEGATIVE),
             ],
         ),
         Check(
@@ -133,6 +143,7 @@ task = Task(
                     d, "all but x by keyword", usual(d)(6), *USUAL, keywords=("scale", "zero_point", "qmin", "qmax")
                 ),
                 d.case("a scale that requires a gradient", usual(d)(6), torch.tensor(0.5), 1, -4, 7),
+                _far_by_tensors(d, 1),
             ],
             looks=(*BOTH, x_alone),
         ),
@@ -141,6 +152,8 @@ task = Task(
             cases=lambda d: [
                 only_x(d, "inside and outside", usual(d)(12), *USUAL, order=2),
                 only_x(d, "a matrix", usual(d)(2, 3), torch.tensor(0.5), torch.tensor(1), -4, 7, order=2),
+                _far_by_tensors(d, 2),
+                *lopsided(d, *NEGATIVE, order=2),
             ],
         ),
         contract(

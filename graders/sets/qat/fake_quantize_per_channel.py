@@ -25,6 +25,7 @@ from graders.sets.qat.common import (
     contract,
     gradient,
     in_range,
+    lopsided,
     only_x,
     quantised,
     second_order,
@@ -106,6 +107,12 @@ def _forms(draw: Draw, order: int) -> list[Case]:
     return [only_x(draw, name, *args, order=order) for name, args in cases]
 
 
+def _lopsided(draw: Draw, order: int) -> list[Case]:
+    """Return cases of an x that is no even mixture, its range below 0."""
+    scale, zero = torch.tensor([0.5, 0.25]), torch.tensor([-3, -5], dtype=torch.int32)
+    return lopsided(draw, scale, zero, 0, -8, -2, shape=(2, 3), order=order)
+
+
 task = Task(
     "FakeQuantizePerChannel",
     "FakeQuantizePerChannel.apply(x, scale, zero_point, axis, qmin, qmax)",
@@ -120,6 +127,7 @@ task = Task(
                 _far(d, 0),
                 only_x(d, "every size", d.scales(2, 6), *_channels(d, (2, 6), qmin=-128, qmax=127)[1:], order=0),
                 only_x(d, "rows", *_channels(d, (3, 3)), order=0, watch=("trace",), deny=DENIED),
+                *_lopsided(d, 0),
             ],
         ),
         gradient(
@@ -135,6 +143,7 @@ task = Task(
                     *_channels(d, (2, 2, 3)),
                     upstream=d.normal(2, 1, 3).expand(2, 2, 3),
                 ),
+                *_lopsided(d, 1),
             ],
         ),
         Check(
@@ -163,6 +172,7 @@ task = Task(
             cases=lambda d: [
                 only_x(d, "rows", *_channels(d, (3, 3)), order=2),
                 only_x(d, "axis 1", *_channels(d, (2, 3, 2), 1), order=2),
+                *_lopsided(d, 2),
             ],
         ),
         contract(

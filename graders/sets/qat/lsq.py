@@ -131,6 +131,12 @@ def _far(draw: Draw, order: int) -> list[Case]:
     ]
 
 
+def _lopsided(draw: Draw, order: int) -> list[Case]:
+    """Return cases of an x that is no even mixture, its range below 0; none lies beside an end, on its outer side."""
+    scale = torch.tensor(0.25, dtype=DOUBLE)
+    return draw.lopsided(lambda x: (x, scale, -9, -2), 5, order=order)
+
+
 task = Task(
     "LSQ",
     "LSQ.apply(x, scale, qmin, qmax)",
@@ -146,6 +152,7 @@ task = Task(
                 *(replace(c, upstream=None) for c in _one_sided(d)),
                 *_far(d, 0),
                 d.case("inside and outside", *_case(d, 6, dtype=SINGLE), order=0, watch=("trace",), deny=DENIED),
+                *_lopsided(d, 0),
             ],
         ),
         gradient(
@@ -158,6 +165,7 @@ task = Task(
                     *_one_sided(d)[:1],
                     *_far(d, 1)[:1],
                     *_forms(d, 1)[-5:],
+                    *_lopsided(d, 1),
                 ]
             ),
         ),
@@ -175,6 +183,7 @@ task = Task(
                 *_far(d, 1),
                 d.case("upstream gradients of every size", *_case(d, 12), upstream=d.scales(12)),
                 *_forms(d, 1)[-4:],
+                *_lopsided(d, 1),
             ],
             looks=BOTH,
         ),
@@ -216,6 +225,7 @@ task = Task(
             cases=lambda d: [
                 d.case("inside and outside", *_case(d, 12), order=2),
                 d.case("scale of shape (1,)", *_case(d, 3, 4, like=(1,)), order=2),
+                *_lopsided(d, 2),
             ],
             looks=(*look.SECOND[:-1], by_upstream),
         ),
