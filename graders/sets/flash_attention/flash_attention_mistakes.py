@@ -5,7 +5,7 @@ import torch
 from graders.judge.wording import KEPT_AS_ATTRIBUTE, KEPT_OUTSIDE, NO_FUNCTION, WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong, changed
 from graders.sets.flash_attention.flash_attention import task
-from graders.sets.flash_attention.mistakes_of_both import one_length_for_both, whole_scores
+from graders.sets.flash_attention.mistakes_of_both import one_length_for_both, ragged_tail_dropped, whole_scores
 from graders.sets.flash_attention.parts import Parts, Run
 
 OUTSIDE: dict[str, tuple] = {}  # where two of the mistakes keep things
@@ -41,6 +41,55 @@ def d_of_the_tile(p, dp, delta):
 )
 def gradients_not_scaled(ds, p, q_i, k_j, g_i, scale):
     return ds @ k_j, ds.mT @ q_i, p.mT @ g_i
+
+
+@wrong.step(
+    "gradients",
+    "gradient",
+    "Your gradient of q lacks the factor 1 / sqrt(d), that of k has it: dq = scale dS k, dk = scale dS^T q.",
+)
+def dq_not_scaled(ds, p, q_i, k_j, g_i, scale):
+    return ds @ k_j, scale * ds.mT @ q_i, p.mT @ g_i
+
+
+@wrong.step(
+    "gradients",
+    "gradient",
+    "Your gradient of k lacks the factor 1 / sqrt(d), that of q has it: dq = scale dS k, dk = scale dS^T q.",
+)
+def dk_not_scaled(ds, p, q_i, k_j, g_i, scale):
+    return scale * ds @ k_j, ds.mT @ q_i, p.mT @ g_i
+
+
+@wrong.step(
+    "gradients",
+    "gradient",
+    "Your gradient of k has the factor 1 / sqrt(d) twice: the queries were scaled as you took them, so dk = dS^T q with "
+    "these is scaled already.",
+)
+def dk_scaled_twice(ds, p, q_i, k_j, g_i, scale):
+    return scale * ds @ k_j, scale**2 * ds.mT @ q_i, p.mT @ g_i
+
+
+@wrong.step(
+    "gradients",
+    "gradient",
+    "Your gradient of q has the factor 1 / sqrt(d) twice. It comes in once, with the scores: dq = scale dS k.",
+)
+def dq_scaled_twice(ds, p, q_i, k_j, g_i, scale):
+    return scale**2 * ds @ k_j, scale * ds.mT @ q_i, p.mT @ g_i
+
+
+@wrong.step(
+    "write",
+    "gradient",
+    "Each block of keys adds to the gradient of a block of queries. You write it anew for each, so only the last block "
+    "of keys remains: accumulate with +=.",
+)
+def dq_overwritten(dq_i, dk_j, dv_j, parts):
+    dq_i.copy_(parts[0])
+    dk_j += parts[1]
+    dv_j += parts[2]
 
 
 @wrong.step(
@@ -87,6 +136,25 @@ def softmax_of_the_tile_in_backward(q_i, k_j, i, j, causal, scale, q, k, lse_i):
 )
 def one_length_in_backward(ctx, g):
     return changed(Parts, keys=one_length_for_both).backward(ctx, g)
+
+
+@wrong.backward(
+    "gradient",
+    "Forward goes through all keys, backward leaves out the last ones where the block does not divide their number. Let "
+    "the loop run to N_k there as well: range(0, N_k, block_k).",
+)
+def ragged_tail_dropped_in_backward(ctx, g):
+    return changed(Parts, keys=ragged_tail_dropped).backward(ctx, g)
+
+
+@wrong.step(
+    "weights",
+    "extremes",
+    "Backward divides exp(S) by exp(lse). Both are infinite for large scores, and inf / inf is nan. Take the difference "
+    "first: exp(S - lse) is 1 at most.",
+)
+def exponentials_apart(q_i, k_j, i, j, causal, scale, q, k, lse_i):
+    return torch.exp(Parts.scores(q_i, k_j, i, j, causal, scale, q, k)) / torch.exp(lse_i)
 
 
 wrong.habits(
@@ -172,6 +240,26 @@ def places_within_the_tile(i, rows, j, columns, q, k):
 )
 def diagonal_hidden(i, rows, j, columns, q, k):
     return torch.arange(j, j + columns) >= torch.arange(i, i + rows)[:, None]
+
+
+@wrong.step(
+    "hidden",
+    "causal",
+    "Your mask lets each query see one key too many, j = i + 1. Query i sees keys j <= i.",
+)
+def one_key_further(i, rows, j, columns, q, k):
+    return torch.arange(j, j + columns) > torch.arange(i, i + rows)[:, None] + 1
+
+
+@wrong.step(
+    "keys",
+    "causal",
+    "You leave out a tile of keys that the last query of the block still sees: the one that begins with that query's "
+    "own key. The block's last query is i + block_q - 1, and it sees key i + block_q - 1.",
+)
+def skipped_one_too_early(q, k, i, causal, block_q, block_k):
+    tiles = range(0, k.shape[-2], block_k)
+    return [j for j in tiles if not causal or j == 0 or j < i + block_q - 1]
 
 
 @wrong.step(
