@@ -28,7 +28,7 @@ from graders.notebook.codes import Code
 from graders.notebook.files import read_bytes
 from graders.notebook.problem import Problem, Unreadable, printable
 
-GO_ON = "what was graded before is kept; put that right, and the same command, without --force, goes on from there"
+GO_ON = "what was graded before is kept; put that right, and run the same command without --force to continue"
 MAX_TOLD = 1000  # bytes of a file of the exchange: a time, or a secret of 128 letters
 
 

@@ -67,7 +67,7 @@ HIDDEN = """# Square: the gradient, compared with torch's
 ### BEGIN HIDDEN TESTS
 from graders import grade
 
-grade("tiny", "Square", "gradient", lambda: Square.apply)
+grade("relu", "Square", "gradient", lambda: Square.apply)
 ### END HIDDEN TESTS"""
 
 
@@ -83,7 +83,7 @@ def solution() -> NotebookNode:
         new_markdown_cell("# Tiny\n\n[The chapter](../../book/01_tiny.ipynb)", id="title"),
         new_code_cell("import torch", id="imports", metadata=meta("imports")),
         new_code_cell(SOLUTION, id="square", metadata=meta("Square", solution=True)),
-        new_code_cell(HIDDEN, id="test-square-gradient", metadata=meta("test_Square_gradient", True, points=4)),
+        new_code_cell(HIDDEN, id="test-square-gradient", metadata=meta("test_Square_gradient", True, points=1)),
     ]
     return normalise(new_notebook(cells=cells), outputs=False)
 

@@ -356,7 +356,7 @@ def test_the_report_lists_other_packages_that_differ() -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["--help"], 0, "Exit code: 0 nothing changed"),
+        (["--help"], 0, "Exit codes: 0 nothing changed"),
         (["--torch", "new"], 2, "--torch takes a version such as 2.14.1"),
     ],
 )

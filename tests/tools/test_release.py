@@ -22,7 +22,7 @@ def test_a_release_has_stubs_and_no_answer(made):
     title, imports, square, test = notebook.cells
     assert square.source.startswith("class Square") and "raise NotImplementedError" in square.source
     assert test.source == "# Square: the gradient, compared with torch's"
-    assert test.metadata.nbgrader.checksum and test.metadata.nbgrader.points == 4
+    assert test.metadata.nbgrader.checksum and test.metadata.nbgrader.points == 1
     assert imports.source == "import torch" and title.id == "title"
     assert not list(made.glob("gradebook.db*")), "the release needs no gradebook"
 
@@ -50,7 +50,7 @@ def forgets_the_hidden_marker(cells, notebook):
 
 
 def repeats_a_hidden_test(cells, notebook):
-    cells["title"].source += '\n\n    grade("tiny", "Square", "gradient", lambda: Square.apply)'
+    cells["title"].source += '\n\n    grade("relu", "Square", "gradient", lambda: Square.apply)'
 
 
 def names_the_graders(cells, notebook):

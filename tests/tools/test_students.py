@@ -142,7 +142,7 @@ PLANTED = {
         "no set of this name in solutions/",
     ),
     "an answer in an exercise": (exercise_says("\nreturn 2 * x * grad_output"), "a line of Square"),
-    "a hidden test": (exercise_says('\ngrade("tiny", "Square", "gradient", lambda: Square.apply)'), "a line of test_"),
+    "a hidden test": (exercise_says('\ngrade("relu", "Square", "gradient", lambda: Square.apply)'), "a line of test_"),
     "a marker": (chapter_says("\n### BEGIN HIDDEN TESTS"), "01_tiny.ipynb, cell title: 'BEGIN HIDDEN TESTS'"),
     "the graders in a chapter": (chapter_says("\nfrom graders import grade"), "cell title: 'graders'"),
     "the graders in an output": (output_says, "01_tiny.ipynb, outputs: 'graders'"),
