@@ -83,7 +83,7 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     "odd-cells": None,
     "odd-language": None,
     # harm done to their own right answers
-    "mode-left-on": 3,
+    "mode-left-on": 1,
     "global-switches": 0,
     "builtins": 0,
     "answers-ahead": 0,
@@ -128,7 +128,7 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     "silent-kernel": 3,
     "records-of-a-twin": 3,
     "tampered-observer": 3,
-    "walked-frames": 3,
+    "walked-frames": 1,
     "sums-double": 0,
     "many-bindings": 3,
 }
