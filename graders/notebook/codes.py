@@ -33,7 +33,7 @@ class Code(Enum):
     TOO_MANY_CELLS = "E210", "more cells than the limit"
     BYTE_ORDER_MARK = "E221", "a byte-order mark before the text"
     WINDOWS_LINES = "E222", "Windows line endings"
-    HALF_CHARACTERS = "E223", "incomplete characters (lone surrogates)"
+    HALF_CHARACTERS = "E223", "incomplete characters"
     OLDER_FORMAT = "E224", "a version of nbformat before 4.5"
     MALFORMED_CELLS = "E225", "cells that do not follow nbformat"
     MALFORMED_IDS = "E226", "ids of cells missing, malformed or not unique"

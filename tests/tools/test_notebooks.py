@@ -179,7 +179,7 @@ def test_solutions_keep_no_outputs_and_their_metadata(root):
         process(path, check=True)
     process(path)
     assert path.read_text() == wanted
-    assert course.load(path).cells[3].metadata.nbgrader.points == 4
+    assert course.load(path).cells[3].metadata.nbgrader.points == 1
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nbformat": 3}', '{"cells": 1, "nbformat": 4}'])
