@@ -6,7 +6,7 @@ import platform
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from graders.engine.kernel import Kernel
 from graders.engine.memory import PERIOD, WEIGHT, Share
 from graders.engine.outcome import CELL_TIME
 from graders.inside import testrun
-from graders.inside.confine import CALLS, _program
+from graders.inside.confine import CALLS, Line, _program
 from tests.engine.conftest import SETTINGS, text
 
 SPIN = """
@@ -264,12 +264,12 @@ FCNTL = {"x86_64": 72, "aarch64": 25}
 SOCKET = {"x86_64": 41, "aarch64": 198}
 
 
-def _filtered(program: bytes, arch: int, number: int, *arguments: int) -> int:
+def _filtered(program: Sequence[Line], arch: int, number: int, *arguments: int) -> int:
     """How a filter lets a call end: 0 or an error number. What the kernel's own interpreter does."""
     data = struct.pack("IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
-    lines, at, held = list(struct.iter_unpack("HBBI", program)), 0, 0
+    at, held = 0, 0
     while True:
-        code, yes, no, value = lines[at]
+        code, yes, no, value = program[at]
         at += 1
         if code == 0x06:
             return 0 if value == 0x7FFF0000 else value & 0xFFFF

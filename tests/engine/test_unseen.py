@@ -21,7 +21,7 @@ from graders.engine.kernel import Kernel
 from graders.engine.memory import Share
 from graders.engine.outcome import KERNEL_DIED
 from graders.engine.outputs import Outputs
-from graders.engine.sandbox import NoMemory, SandboxError, WarmParent
+from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent
 from tests.engine.conftest import SETTINGS, cell, text
 from tests.engine.test_run import GRADE, RIGHT, sigmoid, squares
 
@@ -95,15 +95,15 @@ def test_a_count_below_zero_is_none():
 def test_a_warm_parent_that_dies_costs_nobody_a_point(execute, warm, monkeypatch, times):
     """As by the out-of-memory killer. Whoever runs when it dies twice is named, and the rest of the class goes on."""
     monkeypatch.setattr(run, "_warm", {})
-    started, deaths = WarmParent.kernel, iter(range(times))
+    started, deaths = Parent.kernel, iter(range(times))
 
-    def kernel(self: WarmParent, *args: object, **keywords: object) -> object:
+    def kernel(self: Parent, *args: object, **keywords: object) -> object:
         found = started(self, *args, **keywords)
         if next(deaths, None) is not None:
             threading.Timer(0.5, self._process.kill).start()
         return found
 
-    monkeypatch.setattr(WarmParent, "kernel", kernel)
+    monkeypatch.setattr(Parent, "kernel", kernel)
     try:
         *_, graded = execute(RIGHT, "import time; time.sleep(1.5)", cell("", "test"), tests=squares("value"))
     finally:
@@ -116,7 +116,7 @@ def test_a_warm_parent_that_dies_costs_nobody_a_point(execute, warm, monkeypatch
 def test_memory_that_others_took_costs_nobody_a_point(execute, warm, monkeypatch, when, times):
     """What all notebooks of a run may have is lowered to what is taken, or little more, so that it runs out."""
     whole, droughts = _limit(warm).read_text(), iter(range(times))
-    shared, started = WarmParent.share, WarmParent.kernel
+    shared, started = WarmParent.share, Parent.kernel
 
     def share(self: WarmParent, settings: Settings) -> Share:
         _limit(self).write_text(whole)
@@ -126,7 +126,7 @@ def test_memory_that_others_took_costs_nobody_a_point(execute, warm, monkeypatch
         usage = "memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes"
         limit.write_text(str(int(limit.with_name(usage).read_text()) + more))
 
-    def kernel(self: WarmParent, settings: Settings, forbid: Iterable[str] = (), *args: object) -> object:
+    def kernel(self: Parent, settings: Settings, forbid: Iterable[str] = (), *args: object) -> object:
         if (when == "in a second kernel" and not forbid) or next(droughts, None) is None:
             return started(self, settings, forbid, *args)
         if when != "as a kernel starts":
@@ -139,7 +139,7 @@ def test_memory_that_others_took_costs_nobody_a_point(execute, warm, monkeypatch
         pytest.fail("kernels start without memory")
 
     monkeypatch.setattr(WarmParent, "share", share)
-    monkeypatch.setattr(WarmParent, "kernel", kernel)
+    monkeypatch.setattr(Parent, "kernel", kernel)
     cells = sigmoid(EXPONENTIAL), "taken = bytearray(b'x') * (1 << 29)", cell("", "test"), "1"
     try:
         if times == 1:
@@ -191,14 +191,14 @@ def _limit(warm: WarmParent) -> Path:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_second_kernel_that_does_not_start_stops_nobody(execute, warm, monkeypatch, times):
-    started, refusals = WarmParent.kernel, iter(range(times))
+    started, refusals = Parent.kernel, iter(range(times))
 
-    def kernel(self: WarmParent, settings: Settings, forbid: Iterable[str] = (), *args: object) -> object:
+    def kernel(self: Parent, settings: Settings, forbid: Iterable[str] = (), *args: object) -> object:
         if forbid and next(refusals, None) is not None:
             raise SandboxError("no sandbox: a kernel could not start")
         return started(self, settings, forbid, *args)
 
-    monkeypatch.setattr(WarmParent, "kernel", kernel)
+    monkeypatch.setattr(Parent, "kernel", kernel)
     _, graded, after = execute(sigmoid(EXPONENTIAL), cell("", "test"), "1", tests=ALLOWED)
     assert text(graded).startswith(KERNEL_DIED) if times == 2 else text(graded).endswith("\n1.0"), text(graded)
     assert text(after) == "1"

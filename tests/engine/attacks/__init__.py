@@ -131,6 +131,7 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     "walked-frames": 1,
     "sums-double": 0,
     "many-bindings": 3,
+    **{f"quiet-{how}": 15 for how in ("observer", "timeit", "mock", "pickle", "reduce", "attrgetter", "signal")},
 }
 
 
