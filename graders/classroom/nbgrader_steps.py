@@ -1,11 +1,12 @@
 """The steps that ``nbgrader autograde`` and the formgrader's button run: thin, on the functions of ``grade``."""
 
+import atexit
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ParamSpec, TypeVar
 
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
@@ -19,15 +20,30 @@ from traitlets import Bool, Enum, Integer
 
 from graders.classroom.mark import MARK, Mark
 from graders.classroom.outcome import outcome_problems
+from graders.classroom.reader import Reader
 from graders.classroom.released import Cells, job_of, originals
-from graders.classroom.submission import TOLD, digest, notebook_problems, read_notebook
+from graders.classroom.submission import TOLD, digest, not_read, notebook_problems, read_notebook
 from graders.classroom.version import version
+from graders.engine.errors import Overspent
 from graders.engine.job import Settings
 from graders.engine.outcome import take_events
 from graders.engine.run import execute
 from graders.notebook.files import no_file
+from graders.notebook.problem import Problem
 
 Resources = dict[str, Any] | None  # what nbconvert hands from step to step
+READER = Reader(None)  # of all that students wrote
+atexit.register(READER.close)
+Q = ParamSpec("Q")
+A = TypeVar("A")
+
+
+def _read(file: str, function: Callable[Q, A], *args: Q.args, **keywords: Q.kwargs) -> A:
+    """Call a function in the reader's process; what takes more than it may is a line about one student."""
+    try:
+        return READER.ask(function, *args, **keywords)
+    except Overspent as error:
+        raise NbGraderException(str(not_read(file, error))) from None
 
 
 def _cells(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: str) -> Cells:
@@ -49,7 +65,11 @@ class SubmissionExporter(NotebookExporter):
     def from_file(self, file_stream: IO[str], resources: Resources = None, **kw: Any) -> tuple[Any, dict[str, Any]]:
         """Convert the notebook of an open file, read within limits: ``nbformat.read`` trips over a byte-order mark."""
         converter: Any = self.parent
-        notebook = read_notebook(Path(file_stream.name), limited=converter._sanitizing)  # else it is nbgrader's own
+        path = Path(file_stream.name)
+        if converter._sanitizing:
+            notebook = _read(path.name, read_notebook, path)
+        else:  # nbgrader has written it from what was read
+            notebook = read_notebook(path, limited=False)
         return self.from_notebook_node(notebook, resources=resources, **kw)
 
 
@@ -73,12 +93,21 @@ class CleanSubmission(NbGraderPreprocessor):
                     self.log.warning("Leaving out %s, which is not part of the assignment", path)
                     path.unlink()
         cells = _cells(about["db_url"], coursedir, about["assignment"], about["notebook"])
-        for problem in notebook_problems(f"{about['notebook']}.ipynb", nb, cells):
+        file = f"{about['notebook']}.ipynb"
+        nb, problems = _read(file, _repaired, file, nb, cells)
+        for problem in problems:
             if problem.fatal:
                 raise NbGraderException(f"{about['student']}: {problem}")
             self.log.warning("%s: %s", about["student"], problem)
-        nb.metadata[MARK] = {"digest": digest(nb, cells)}
         return nb, resources
+
+
+def _repaired(file: str, notebook: NotebookNode, released: Cells) -> tuple[NotebookNode, list[Problem]]:
+    """Return a notebook that is repaired and marked, and what was wrong with it; in the reader's process."""
+    problems = notebook_problems(file, notebook, released)
+    if not any(problem.fatal for problem in problems):
+        notebook.metadata[MARK] = {"digest": digest(notebook, released)}
+    return notebook, problems
 
 
 class TrustedExecute(NbGraderPreprocessor):

@@ -16,6 +16,7 @@ from graders.notebook.problem import printable
 # No way out of the folder, and no option; blanks only one by one, inside.
 STUDENT = re.compile(r"(?=.{1,100}$)\w[\w.@-]*(['’]\w[\w.@-]*)*( [\w.@-]+(['’]\w[\w.@-]*)*)*(?<!\.)")
 ALLOWED = "up to 100 letters, digits, . @ - _ ' and single blanks between them"
+NAMELESS = re.compile(r"submission_\d+")  # Gradescope's folders: another number for each set
 SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC")  # whose letters look like one another's
 
 Claim = tuple[str, str, str]  # file, student, notebook
@@ -249,6 +250,8 @@ def _student(one: _Found, course: Class) -> str:
         return _No(f"{called!r} is not a valid student name: {ALLOWED}. Rename the {what}")
     if course.roster:
         return called
+    if NAMELESS.fullmatch(called):
+        return _No(f"{called} is Gradescope's number of a hand-in, and names nobody. Rename the {what} to the student")
     if _deceptive(called):
         return _No(f"{called!r} has letters that look like others. Rename the {what}")
     others = sorted(other for other in course.known if other != called and other.casefold() == called.casefold())

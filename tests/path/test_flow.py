@@ -141,10 +141,11 @@ def _prepare(root: Path) -> None:
         database.execute(f"UPDATE comment SET manual_comment = 'read chapter 1' WHERE cell_id = ({cell})")
 
 
-def _nbgrader(root: Path, *arguments: str) -> None:
+def _nbgrader(root: Path, *arguments: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "nbgrader", *arguments]
     done = subprocess.run(command, cwd=root, env=environment(), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
+    return done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +186,25 @@ def test_the_gradebook_is_that_of_stock_nbgrader(tmp_path, here, stock, by):
     _nbgrader(root, "generate_feedback", "01_tiny")
     page = (root / "feedback/ben/01_tiny/tiny.html").read_text(encoding="utf-8")
     assert "triple value: 0 of 2 points" in page and "read chapter 1" in page
+
+
+def test_nbgrader_s_own_command_reads_in_a_process_of_its_own_too(tmp_path):
+    """A notebook that keeps its reader busy is one line about one student there as well."""
+    root = make_course(tmp_path)
+    config = root / "nbgrader_config.py"
+    hurry = (
+        "from graders.classroom import nbgrader_steps, reader\nnbgrader_steps.READER = reader.Reader(None, seconds=1)"
+    )
+    config.write_text(f"{config.read_text()}\n{hurry}\n", encoding="utf-8")
+    _nbgrader(root, "generate_assignment", "01_tiny")
+    for student in ("ada", "ben", "eve"):
+        hand_in(root, student, **RIGHT)
+    edit(root / "submitted/ben/01_tiny/tiny.ipynb", lambda data: data["metadata"].update(own=[{}] * 2_000_000))
+    said = _nbgrader(root, "autograde", "01_tiny", code=1)
+    assert "tiny.ipynb: cannot be read: that takes more than 1 CPU seconds" in said
+    with Records(Course(root)) as records:
+        scores = {student: found["01_tiny"] for student, found in records.scores()[0].items()}
+    assert scores["ada"] == scores["eve"] == 6 and scores["ben"] is None
 
 
 def _export(root: Path) -> list[str]:

@@ -181,6 +181,14 @@ def test_another_platforms_names_are_refused():
     assert not got and "is not named as Canvas names one (doejane_12345_678901_relu.ipynb)" in lines[0]
 
 
+def test_gradescope_s_numbers_are_nobody_without_a_roster():
+    for name in (f"submission_1001/{TINY}", "submission_1001_tiny.ipynb"):
+        got, lines = whose([name], "01_tiny", ["tiny"], set())
+        assert not got and "is Gradescope's number of a hand-in, and names nobody" in lines[0]
+    taken = [{"id": "submission_1001"}]
+    assert whose([f"submission_1001/{TINY}"], "01_tiny", ["tiny"], set(), roster=Roster(taken))[0]
+
+
 ROSTER = [
     {"id": "jdoe", "first_name": "Jane", "last_name": "Doe", "email": "jane@x.org", "lms_user_id": "777"},
     {"id": "alice", "first_name": "Alice", "last_name": "O'Brien"},
