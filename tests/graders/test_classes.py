@@ -32,6 +32,7 @@ _ABOVE_0 = {
 }
 # What cannot be asked of a task, by its name: an argument (or a class of one, or an order), and the reason.
 NOT_ASKED: dict[str, dict[str, str]] = {
+    "LeakyReLU": {"zeros, order 2": "which slope holds at exactly 0 is asked once, of the gradient"},
     "ClippedReLU": {"number 0: negative": "the clip is above 0, says the text"},
     "PACT": {
         f"argument 1: {shape}": reason
