@@ -26,6 +26,7 @@ from tests.engine.reaper import Left
 
 VICTIM, BYSTANDERS = "alice", ("hugo", "zoe")  # graded before the attackers, among and after them
 FULL = 20.0
+PATH_MAX = 4096  # bytes of a path, as Linux has it: what lies deeper cannot be named
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/etc", "/run", "/usr/bin", "/", "/root", "/var", "/home")
 
 
@@ -106,7 +107,8 @@ def contents(*folders: Path) -> dict[str, str]:
     """Every file below some folders with what it holds or leads to."""
     found = {}
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
+        listed = (Path(place, name) for place, inside, files in os.walk(folder) for name in (*inside, *files))
+        for path in sorted(path for path in listed if len(os.fsencode(path)) < PATH_MAX):
             if path.is_symlink():
                 found[str(path)] = f"-> {os.readlink(path)}"
             elif path.is_file() and path.suffix != ".db":

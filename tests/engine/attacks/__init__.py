@@ -28,6 +28,10 @@ MODULES = (
     "gradients",
     "pages",
     "keeping",
+    "python_ways",
+    "torch_ways",
+    "markup",
+    "neighbours",
 )
 
 RIGHT = """class Square(torch.autograd.Function):
@@ -72,6 +76,12 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     # refused: never executed
     "linked-notebook": None,
     "linked-beside": None,
+    "two-documents": None,
+    "wild-clock": None,
+    "broken-clock": None,
+    "deep-folders": None,
+    "folder-notebook": None,
+    "odd-files": None,
     "links-in-circles": None,
     "hard-linked-gradebook": None,
     "named-pipe": None,
@@ -87,6 +97,7 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     "global-switches": 0,
     "builtins": 0,
     "answers-ahead": 0,
+    "audit-hook": 4,
     "odd-records": 0,
     "odd-bytes": 0,
     "deep-display": 0,
@@ -131,6 +142,13 @@ EARNED: dict[str, float | None] = {  # here, by those that do not earn their hon
     "walked-frames": 1,
     "sums-double": 0,
     "many-bindings": 3,
+    "format-fields": 1,
+    "resolved-names": 1,
+    "evaluated-hints": 1,
+    "own-console": 1,
+    "own-pool": 8,
+    "paged-out": 8,
+    "late-garbage": 8,
     **{f"quiet-{how}": 15 for how in ("observer", "timeit", "mock", "pickle", "reduce", "attrgetter", "signal")},
 }
 
