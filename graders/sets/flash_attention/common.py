@@ -240,6 +240,12 @@ def far_above(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
+def whole_numbers(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """Return one key, whose value is the output to the last bit."""
+    q, k, _ = qkv(d, 2, 1)
+    return q, k, torch.tensor([[3.0, -2.0]], dtype=DOUBLE)
+
+
 def lopsided(d: Draw, *rest: object, order: int) -> list[Case]:
     """Return cases in which q, k or v is no even mixture (`Draw.lopsided`); with order 0 no gradient is asked.
 

@@ -41,6 +41,7 @@ from graders.sets.flash_attention.common import (
     peak,
     qkv,
     towards,
+    whole_numbers,
 )
 
 PLACE = 2
@@ -144,6 +145,7 @@ task = Task(
                 *lopsided(d, False, 1, 3, order=0),
                 forward_only(d, "one head: a leading dimension of 1", qkv(d, 3, 4, lead=(1,)), False, 2, 3),
                 forward_only(d, "logits 40 below one, with large values", far_below(d, DOUBLE), False, 2, 4),
+                forward_only(d, "one key, whole numbers", whole_numbers(d), False, 2, 2),
             ],
         ),
         gradient(
@@ -214,7 +216,7 @@ task = Task(
                     "a batch of heads", *qkv(d, 6, 8, 2, 2, lead=(2, 1)), False, 3, 4, watch=("trace",), deny=DENIED
                 ),
                 d.case("bfloat16 input", *qkv(d, 2, 7, 3, 3, dtype=BRAIN), False, 2, 4, watch=("trace",)),
-                d.case("blocks of two queries", *qkv(d, 36, 28, 2, 2), False, 2, 32, watch=("trace",), deny=DENIED),
+                d.case("blocks of two queries", *qkv(d, 36, 28, 3, 2), False, 2, 32, watch=("trace",), deny=DENIED),
                 d.case("large blocks of queries", *qkv(d, 20, 20, 1, 1), False, 16, 3, watch=("trace",), deny=DENIED),
             ],
             looks=(*BOTH[:6], look.allowed, *map(unless_causal, BOTH[6:]), largest, peak, keeps_lse_alone),

@@ -293,23 +293,15 @@ def axes_from_the_front(q_i, k_j, scale, dtype):
     return scale * (q_i @ k_j.transpose(1, 2))
 
 
-ROWS_FROM_THE_FRONT = (
-    "Your code counts rows from the front (q.shape[0], k[j : j + block], transpose(0, 1) or .T), which suits matrices alone. "
-    "With a batch or heads in front the rows are dimension -2: q.shape[-2], k[..., j : j + block, :], .mT."
+@both(
+    "forward",
+    "value",
+    "Your code counts rows from the front (q.shape[0], k[j : j + block], transpose(0, 1)), which suits matrices alone. "
+    "With a batch or heads in front the rows are dimension -2: q.shape[-2], k[..., j : j + block, :], .mT.",
 )
-
-
-@both("forward", "value", ROWS_FROM_THE_FRONT)
 def rows_from_the_front(q, k, v, causal, block_q, block_k):
     if q.dim() > 2:
         return q @ k[:block_k].transpose(0, 1)  # the first product, which raises
-    return Parts.forward(q, k, v, causal, block_q, block_k)
-
-
-@both("forward", "value", ROWS_FROM_THE_FRONT)
-def rows_from_the_front_and_t(q, k, v, causal, block_q, block_k):
-    if q.dim() > 2:
-        return q @ k[:block_k].T
     return Parts.forward(q, k, v, causal, block_q, block_k)
 
 
@@ -401,8 +393,8 @@ def epsilon_added(acc, total, dtype):
 @both(
     "finish",
     "value",
-    "In float64 your output is right to about eight digits only. Either you add a small number such as 1e-8 to the sum "
-    "before you divide, which is never 0 (the largest key of a row adds 1), or you hold a sum in float32.",
+    "You add a small number such as 1e-8 to the sum before you divide, which float64 shows. The sum is never 0, since the "
+    "largest key of a row adds exp(0) = 1; leave it out.",
     in_flash="value",
 )
 def small_epsilon_added(acc, total, dtype):

@@ -34,6 +34,7 @@ from graders.sets.flash_attention.common import (
     peak,
     qkv,
     towards,
+    whole_numbers,
 )
 
 PLACE = 1
@@ -86,6 +87,7 @@ task = Task(
                 forward_only(d, "one head: a leading dimension of 1", qkv(d, 3, 4, lead=(1,)), 2),
                 forward_only(d, "all by keyword", qkv(d, 3, 4), 2, keywords=("q", "k", "v", "block")),
                 forward_only(d, "logits 40 below one, with large values", far_below(d, DOUBLE), 4),
+                forward_only(d, "one key, whole numbers", whole_numbers(d), 2),
             ],
             looks=(*VALUE, no_matrix),
         ),
