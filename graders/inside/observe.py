@@ -294,8 +294,10 @@ GRAD = 0.5  # what stands in an argument's .grad while an operation runs, where 
 def _changed(case: Case, given: Given, before: dict[str, object]) -> list[str]:
     found = []
     for i, was, now, required, version in given:
-        if not same(was, now.detach()) or now._version != version:  # it may have been put back
+        if not same(was, now.detach()):
             found.append(f"argument {i}")
+        elif now._version != version:  # it was put back, or holds what it held
+            found.append(f"argument {i} .version")
         if now.requires_grad != required:
             found.append(f"argument {i} .requires_grad")
         if now._backward_hooks or now._post_accumulate_grad_hooks:

@@ -18,7 +18,7 @@ STAGES = ("exists", "forward", "backward", "second backward", "second order", "g
 MAX_TEXT = 2000  # characters
 MAX_ITEMS = 1000  # outputs, operators, ...
 MAX_DERIVED = 1 << 16  # numbers in an answer to gradcheck, which asks of small tensors alone
-PLACE = re.compile(r"argument (\d{1,3})( \.(grad|requires_grad|_backward_hooks))?")
+PLACE = re.compile(r"argument (\d{1,3})( \.(grad|requires_grad|version|_backward_hooks))?")
 
 Rule = Callable[[object], bool]
 Asked = list[Tensor]  # what gradients belong to

@@ -400,6 +400,11 @@ def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding
     if yours.changed:
         what, *rest = yours.changed[0].partition(" .")[::2]
         what = parameters(call)[int(what.split()[1])] if what.startswith("argument") else what
+        if rest == ["version"]:
+            text = (
+                f"Your code changes {what} in place, though {what} then holds what it held; it belongs to the caller."
+            )
+            return _found("untouched", call, case, text)
         what = ".".join([what, *filter(None, rest)])
         if what in SETTINGS:
             return _found("untouched", call, case, f"Your code leaves {what} other than it was.")

@@ -3,13 +3,13 @@ from torch.autograd import Function
 
 class Linear(Function):
     @staticmethod
-    def forward(ctx, input, weight, bias=None):
-        rows = input.reshape(-1, weight.shape[1])
+    def forward(ctx, x, weight, bias=None):
+        rows = x.reshape(-1, weight.shape[1])
         wt = weight.t().contiguous()
         # the layouts that the two products want, made once
         ctx.save_for_backward(rows.t().contiguous(), weight.clone())
         ctx.has_bias = bias is not None
-        output = input @ wt
+        output = x @ wt
         if bias is not None:
             output = output + bias
         return output

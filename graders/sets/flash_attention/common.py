@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from graders.inside.records import Case, Record
 from graders.judge import looks as look
 from graders.judge.looks import Finding, describe
-from graders.judge.task import BRAIN, DOUBLE, SINGLE, Draw, operators
+from graders.judge.task import BRAIN, DOUBLE, HALF, SINGLE, Draw, operators
 
 ATTENTION = "scaled_dot_product_attention"
 DENIED = operators(
@@ -108,7 +108,9 @@ def keeps_lse_alone(call: str, case: Case, yours: Record, expected: Record) -> F
             f"{limit} bytes at most."
         )
         evidence = {"case": describe(call, case), "yours": f"{yours.kept_bytes} bytes", "expected": f"at most {limit}"}
-        return Finding("keeps", text, evidence)
+        # where only the halves keep too much, and not copies of the arguments, mistakes are told apart by how much
+        halves = case.args[0].dtype in (HALF, BRAIN) and yours.kept_arguments
+        return Finding("bytes" if halves else "keeps", text, evidence)
     return None
 
 
@@ -215,6 +217,33 @@ def in_pairs(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
     v[::2] *= 1000
     v[1::2] -= v[::2]
     return q, k, v
+
+
+def many_large() -> tuple[Tensor, Tensor, Tensor]:
+    """Return values of which three in one tile add up to more than float16 holds."""
+    return tuple(t.half() for t in (torch.zeros(2, 2), torch.zeros(8, 2), torch.full((8, 1), 30000.0)))
+
+
+def far_below(d: Draw, dtype: torch.dtype = BRAIN) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits 40 below the first, and values so large that they count: a scale that is rounded is seen."""
+    q, k, v = torch.zeros(2, 7), torch.zeros(6, 7), 1e17 * d.between(0.5, 1, 6, 2)
+    q[:, 0], k[0, 0], v[0] = 8.0, 13.25, 0.0
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def far_above(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a first query of which one logit is 250, and others with moderate ones."""
+    q, k, v = qkv(d, 3, 8, 2, 2)
+    q[:, 0], k[:, 0] = -1.0, 0.0
+    q[0] = torch.tensor([50 * math.sqrt(2), 0.0], dtype=DOUBLE)
+    k[0, 0] = 5.0
+    return q, k, v
+
+
+def whole_numbers(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """Return one key, whose value is the output to the last bit."""
+    q, k, _ = qkv(d, 2, 1)
+    return q, k, torch.tensor([[3.0, -2.0]], dtype=DOUBLE)
 
 
 def lopsided(d: Draw, *rest: object, order: int) -> list[Case]:

@@ -22,6 +22,8 @@ from graders.sets.flash_attention.common import (
     alike,
     attention,
     exact,
+    far_above,
+    far_below,
     far_in_half,
     forward_only,
     heavy,
@@ -31,6 +33,7 @@ from graders.sets.flash_attention.common import (
     layouts,
     lopsided,
     many_keys,
+    many_large,
     many_small,
     nearly_opposite,
     no_matrix,
@@ -38,6 +41,7 @@ from graders.sets.flash_attention.common import (
     peak,
     qkv,
     towards,
+    whole_numbers,
 )
 
 PLACE = 2
@@ -66,6 +70,20 @@ def _many_queries() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
 
 
+def _shared() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    """Return values near 256: in bfloat16 neither dP nor D has a place for what they differ by."""
+    q, g = torch.zeros(2, 2), torch.ones(2, 2)
+    k, v = torch.tensor([[1.0, 1.0], [0.0, -1.0]]), torch.tensor([[256.0, 3.0], [256.0, -1.0]])
+    return tuple(t.to(BRAIN) for t in (q, k, v)), g.to(BRAIN)
+
+
+def _large_gradients() -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    """Return what sends 40000 back to q: twice as much, before the scale of 1 / 2, is beyond what float16 holds."""
+    signs = torch.tensor([[1.0], [-1.0]])
+    q, k, v = torch.zeros(2, 4), 250 * signs.expand(2, 4), 320 * signs
+    return tuple(t.half() for t in (q, k, v)), torch.ones(2, 1).half()
+
+
 def _subsets(d: Draw) -> Iterator[Case]:
     """Return cases in which one or two of q, k and v require a gradient."""
     for flags in list(product((True, False), repeat=3))[1:-1]:
@@ -83,6 +101,8 @@ def _far_both(d: Draw) -> list[Case]:
     near[2].mul_(0.25)  # so that the rounding of o counts for little in D
     keys, g_keys = many_keys()
     queries, g_queries = _many_queries()
+    shared, g_shared = _shared()
+    large, g_large = _large_gradients()
     return [
         d.case("logits x 20", 20 * q, k, v, False, 3, 2),
         d.case("logits x 1000, causal", 1000 * q, k[:4], v[:4], True, 3, 2),
@@ -98,6 +118,11 @@ def _far_both(d: Draw) -> list[Case]:
         d.case("bfloat16, 32 queries", *queries, False, 1, 2, upstream=g_queries),
         d.case("one key, and 50 whose logits are 20 below and whose values are large", *many_small(d), False, 2, 8),
         d.case("large values that cancel", *in_pairs(d), False, 2, 1),
+        forward_only(d, "one query whose largest logit is far above the others'", far_above(d), False, 4, 3),
+        forward_only(d, "bfloat16, logits 40 below one, with large values", far_below(d), False, 2, 4),
+        forward_only(d, "float16, 8 values of 30000", many_large(), False, 2, 4),
+        d.case("bfloat16, values near 256", *shared, False, 2, 2, upstream=g_shared),
+        d.case("float16, gradients near 40000", *large, False, 2, 2, upstream=g_large),
     ]
 
 
@@ -118,6 +143,9 @@ task = Task(
                 forward_only(d, "a batch of heads, not contiguous", layouts(d), False, 3, 2),
                 forward_only(d, "v of every size", (*qkv(d, 2, 5)[:2], d.scales(5, 2)), False, 1, 3),
                 *lopsided(d, False, 1, 3, order=0),
+                forward_only(d, "one head: a leading dimension of 1", qkv(d, 3, 4, lead=(1,)), False, 2, 3),
+                forward_only(d, "logits 40 below one, with large values", far_below(d, DOUBLE), False, 2, 4),
+                forward_only(d, "one key, whole numbers", whole_numbers(d), False, 2, 2),
             ],
         ),
         gradient(
@@ -188,6 +216,8 @@ task = Task(
                     "a batch of heads", *qkv(d, 6, 8, 2, 2, lead=(2, 1)), False, 3, 4, watch=("trace",), deny=DENIED
                 ),
                 d.case("bfloat16 input", *qkv(d, 2, 7, 3, 3, dtype=BRAIN), False, 2, 4, watch=("trace",)),
+                d.case("blocks of two queries", *qkv(d, 36, 28, 3, 2), False, 2, 32, watch=("trace",), deny=DENIED),
+                d.case("large blocks of queries", *qkv(d, 20, 20, 1, 1), False, 16, 3, watch=("trace",), deny=DENIED),
             ],
             looks=(*BOTH[:6], look.allowed, *map(unless_causal, BOTH[6:]), largest, peak, keeps_lse_alone),
             outside=Outside(lambda d: (*qkv(d, 1024, 1024), False, 256, 256), "q, k, v, o and lse", keeps=True),
@@ -210,6 +240,14 @@ task = Task(
                 ),
                 d.case(
                     "the last three by keyword", *qkv(d, 2, 3), False, 1, 2, keywords=("causal", "block_q", "block_k")
+                ),
+                d.case(
+                    "all by keyword",
+                    *qkv(d, 2, 3),
+                    True,
+                    1,
+                    2,
+                    keywords=("q", "k", "v", "causal", "block_q", "block_k"),
                 ),
             ],
             looks=CONTRACT,

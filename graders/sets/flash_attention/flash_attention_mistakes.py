@@ -1,16 +1,35 @@
 """Mistakes that only FlashAttention has: in backward, in what is kept for it, and in the causal mask."""
 
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from graders.judge.wording import KEPT_AS_ATTRIBUTE, KEPT_OUTSIDE, NO_FUNCTION, WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong, changed
-from graders.sets.flash_attention.flash_attention import task
+from graders.sets.flash_attention.flash_attention import Inner, task
 from graders.sets.flash_attention.mistakes_of_both import one_length_for_both, ragged_tail_dropped, whole_scores
 from graders.sets.flash_attention.parts import Parts, Run
 
 OUTSIDE: dict[str, tuple] = {}  # where two of the mistakes keep things
 
 wrong = Wrong(task, of=Parts)
+
+
+def swept(parts: type[Parts], ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients with D as the sum of P * dP over the row, from a first pass over all tiles: not from o."""
+    rows = []
+
+    def no_delta(g_i, o_i):
+        rows.append(0.0)
+
+    def through_softmax(p, dp, delta):
+        rows[-1] = rows[-1] + (p * dp).sum(-1, keepdim=True)
+        return p
+
+    changed(parts, delta=no_delta, through_softmax=through_softmax).backward(ctx, g)
+    found = iter(rows)
+    return changed(parts, delta=lambda g_i, o_i: next(found)).backward(ctx, g)
 
 
 # --- Gradients --------------------------------------------------------------------------------------------------------
@@ -104,6 +123,43 @@ def overwritten(dq_i, dk_j, dv_j, parts):
     dv_j.copy_(parts[2])
 
 
+@wrong.step(
+    "delta",
+    "gradient",
+    "You sum D over its row without keepdim, so it is subtracted from the columns of dP, or does not fit. One number a "
+    "row needs a last dimension of 1: (dO * O).sum(-1, keepdim=True).",
+)
+def d_without_keepdim(g_i, o_i):
+    return (g_i * o_i).sum(-1)
+
+
+@wrong.backward(
+    "causal",
+    "With causal, backward ends at query N_k. Where there are more queries than keys the later ones see all keys, and have "
+    "gradients as well: let the loop over the queries run to N_q.",
+)
+def queries_end_at_n_k(ctx, g):
+    def queries(q, k, causal, block_q):
+        return range(0, min(q.shape[-2], k.shape[-2]) if causal else q.shape[-2], block_q)
+
+    return changed(Parts, queries=queries).backward(ctx, g)
+
+
+@task.mistake(
+    "gradient",
+    "Your backward returns the gradients of k and v in the wrong order. They come as the arguments do: dq, dk, dv, and then "
+    "None for causal, block_q and block_k.",
+)
+class gradients_in_wrong_order:
+    @staticmethod
+    def apply(q, k, v, causal, block_q, block_k):
+        def backward(ctx, g, _):
+            dq, dk, dv, *rest = Inner.backward(ctx, g, _)
+            return dq, dv, dk, *rest
+
+        return changed(Inner, backward=backward).apply(q, k, v, causal, block_q, block_k)[0]
+
+
 wrong.habits(
     upstream_ignored="Your gradients do not depend on the upstream gradient, as if it were 1 everywhere. It enters "
     "three times: in dP = dO v^T, in D, and in dv = P^T dO."
@@ -117,6 +173,24 @@ wrong.habits(
 )
 def lse_without_sum(m, total):
     return m
+
+
+@wrong.forward(
+    "gradient",
+    "Your lse has the maximum of the last tile in it. The sum was rescaled to the running maximum, which may come from an "
+    "earlier tile: lse is m + log(sum), with that m.",
+)
+def lse_of_the_last_tile(q, k, v, causal, block_q, block_k):
+    last = {}
+
+    def maximum(m, s):
+        last["m"] = s.amax(-1, keepdim=True)
+        return torch.maximum(m, last["m"])
+
+    def lse(m, total):
+        return last["m"] + total.log()
+
+    return changed(Parts, maximum=maximum, lse=lse).forward(q, k, v, causal, block_q, block_k)
 
 
 @wrong.step(
@@ -174,6 +248,24 @@ def needs_shifted(ctx, g):
     return dq, dk if v_needed else None, dv if k_needed else None
 
 
+@wrong.backward(
+    "gradient",
+    "Your backward returns None for all three where q needs no gradient. k and v may need one all the same: ask the entry "
+    "of each in ctx.needs_input_grad, or compute all three.",
+)
+def nothing_without_q(ctx, g):
+    return Parts.backward(ctx, g) if ctx.needs_input_grad[1] else (None, None, None)  # 0: the parts, of Run
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward uses view on the upstream gradient, which may be expanded or otherwise not contiguous in memory. Use "
+    "reshape, or slices that count from the end.",
+)
+def upstream_viewed(ctx, g):
+    return Parts.backward(ctx, g.view(-1, *g.shape[-2:]).view(g.shape))
+
+
 @task.mistake("gradient", NO_FUNCTION)
 def no_function(q, k, v, causal, block_q, block_k):
     return Parts.forward(q, k, v, causal, block_q, block_k)[0]
@@ -208,11 +300,13 @@ def causal_in_forward_only(ctx, g):
     return Parts.backward(ctx, g)
 
 
-@task.mistake(
-    "causal",
+BOTTOM_RIGHT = (
     "Where N_q and N_k differ your mask is aligned at the bottom right, the last query seeing all keys. Here, as in "
-    "torch, it is aligned at the top left: query i sees keys j <= i whatever the lengths are.",
+    "torch, it is aligned at the top left: query i sees keys j <= i whatever the lengths are."
 )
+
+
+@task.mistake("causal", BOTTOM_RIGHT)
 class aligned_bottom_right(Parts):
     @staticmethod
     def keys(q, k, i, causal, block_q, block_k):
@@ -223,12 +317,26 @@ class aligned_bottom_right(Parts):
         return torch.arange(j, j + columns) > torch.arange(i, i + rows)[:, None] + k.shape[-2] - q.shape[-2]
 
 
-@wrong.step(
-    "hidden",
-    "causal",
+@task.mistake("causal", BOTTOM_RIGHT)
+class aligned_bottom_right_for_more_keys(aligned_bottom_right):
+    @staticmethod
+    def hidden(i, rows, j, columns, q, k):
+        further = max(k.shape[-2] - q.shape[-2], 0)
+        return torch.arange(j, j + columns) > torch.arange(i, i + rows)[:, None] + further
+
+
+WITHIN_THE_TILE = (
     "You compare places within the tile. The mask is about places in the whole sequence: query i + its place, key j "
-    "+ its place.",
+    "+ its place."
 )
+
+
+@wrong.step("hidden", "causal", WITHIN_THE_TILE)
+def places_within_the_diagonal_tile(i, rows, j, columns, q, k):
+    return (torch.arange(columns) > torch.arange(rows)[:, None]) & (j + columns > i)
+
+
+@wrong.step("hidden", "causal", WITHIN_THE_TILE)
 def places_within_the_tile(i, rows, j, columns, q, k):
     return torch.arange(columns) > torch.arange(rows)[:, None]
 
@@ -242,11 +350,21 @@ def diagonal_hidden(i, rows, j, columns, q, k):
     return torch.arange(j, j + columns) >= torch.arange(i, i + rows)[:, None]
 
 
-@wrong.step(
-    "hidden",
-    "causal",
-    "Your mask lets each query see one key too many, j = i + 1. Query i sees keys j <= i.",
-)
+ONE_FURTHER = "Your mask lets each query see one key too many, j = i + 1. Query i sees keys j <= i."
+
+
+@task.mistake("causal", ONE_FURTHER)
+class one_key_further_in_all_tiles(Parts):
+    @staticmethod
+    def keys(q, k, i, causal, block_q, block_k):
+        return range(0, k.shape[-2], block_k)
+
+    @staticmethod
+    def hidden(i, rows, j, columns, q, k):
+        return one_key_further(i, rows, j, columns, q, k)
+
+
+@wrong.step("hidden", "causal", ONE_FURTHER)
 def one_key_further(i, rows, j, columns, q, k):
     return torch.arange(j, j + columns) > torch.arange(i, i + rows)[:, None] + 1
 
@@ -305,13 +423,40 @@ def hidden_row_is_nan(m, total, acc, s, v_j):
     return new, old * total + weight * p.sum(-1, keepdim=True), old * acc + weight * (p @ v_j)
 
 
-@wrong.step(
-    "weights",
+@wrong.forward(
     "extremes",
+    "Forward takes the maximum before it masks. A hidden score far above those that a row sees makes every exp(s - m) of "
+    "the row 0, and the row ends as 0 / 0: set the hidden scores to -inf first.",
+)
+def maximum_before_the_mask(q, k, v, causal, block_q, block_k):
+    seen = {}
+
+    def product(q_i, k_j, scale, dtype):
+        seen["s"] = Parts.product(q_i, k_j, scale, dtype)
+        return seen["s"]
+
+    def maximum(m, s):
+        return Parts.maximum(m, seen["s"])
+
+    return changed(Parts, product=product, maximum=maximum).forward(q, k, v, causal, block_q, block_k)
+
+
+MASKED_BY_A_PRODUCT = (
     "In backward you mask after the exp, by a product with 0 or False. For a hidden key exp(S - lse) may be "
     "infinite, and infinity times 0 is nan. Set the scores to -inf before the exp, as in forward, or choose with "
-    "torch.where.",
+    "torch.where."
 )
+
+
+@wrong.backward("extremes", MASKED_BY_A_PRODUCT)
+def masked_by_a_product_in_all_tiles(ctx, g):
+    def keys(q, k, i, causal, block_q, block_k):
+        return range(0, k.shape[-2], block_k)
+
+    return changed(Parts, keys=keys, weights=masked_by_a_product).backward(ctx, g)
+
+
+@wrong.step("weights", "extremes", MASKED_BY_A_PRODUCT)
 def masked_by_a_product(q_i, k_j, i, j, causal, scale, q, k, lse_i):
     p = Parts.weights(q_i, k_j, i, j, False, scale, q, k, lse_i)
     return p * ~Parts.hidden(i, p.shape[-2], j, p.shape[-1], q, k) if causal else p
@@ -328,6 +473,88 @@ def masked_by_a_product(q_i, k_j, i, j, causal, scale, q, k, lse_i):
 )
 def gradients_added_in_halves(dtype, wide):
     return dtype
+
+
+@wrong.backward(
+    "extremes",
+    "You add up dk and dv in float16 or bfloat16 (torch.zeros_like(k) has the dtype of k). Each block of queries adds to "
+    "them, and in bfloat16 small parts are lost. Accumulate in float32, as you do dq, and convert at the end.",
+)
+def dk_and_dv_added_in_halves(ctx, g):
+    wanted = iter((True, False, False))  # q, k, v
+
+    def sums(dtype, wide):
+        return wide if next(wanted) else dtype
+
+    return changed(Parts, sums=sums).backward(ctx, g)
+
+
+@wrong.backward(
+    "extremes",
+    "You compute D = rowsum(dO * O) in float16 or bfloat16. dP - D is a difference of numbers that may be close, so the "
+    "rounding of D counts: convert dO and O to float32 before you multiply them.",
+)
+def d_in_halves(ctx, g):
+    def delta(g_i, o_i):
+        return (g_i.to(g.dtype) * o_i.to(g.dtype)).sum(-1, keepdim=True).to(g_i.dtype)
+
+    return changed(Parts, delta=delta).backward(ctx, g)
+
+
+DP_IN_HALVES = (
+    "You multiply dO and v in float16 or bfloat16. dP - D is a difference of numbers that may be close, so the rounding "
+    "of dP counts: convert both tiles to float32 before the product."
+)
+
+
+def _rounding_dp(dtype: torch.dtype) -> type[Parts]:
+    def through_values(g_i, v_j):
+        return (g_i.to(dtype) @ v_j.to(dtype).mT).to(g_i.dtype)
+
+    return changed(Parts, through_values=through_values)
+
+
+@wrong.backward("extremes", DP_IN_HALVES)
+def dp_in_halves(ctx, g):
+    return _rounding_dp(g.dtype).backward(ctx, g)
+
+
+@wrong.backward("extremes", DP_IN_HALVES)
+def dp_in_halves_and_d_of_it(ctx, g):
+    return swept(_rounding_dp(g.dtype), ctx, g)
+
+
+@wrong.backward(
+    "extremes",
+    "You round dq and dk to the dtype of the input, and multiply by the scale after that. In float16 the sum without the "
+    "scale may be infinite where the gradient is not: scale first, in float32, and round at the end.",
+)
+def gradients_scaled_after_rounding(ctx, g):
+    dq, dk, dv = changed(Parts, gradients=gradients_not_scaled).backward(ctx, g)
+    scale = dq.shape[-1] ** -0.5
+    return scale * dq, scale * dk, dv
+
+
+LSE_IN_FLOAT32 = (
+    "You keep lse in float32, for float64 inputs too, so P = exp(S - lse) has seven digits in backward, and the gradients "
+    "too. lse has the dtype in which you compute: torch.promote_types(q.dtype, torch.float32)."
+)
+
+
+@wrong.step("save", "gradient", LSE_IN_FLOAT32)
+def lse_in_float32(ctx, q, k, v, o, lse):
+    ctx.save_for_backward(q, k, v, o, lse.float())
+
+
+@task.mistake("gradient", LSE_IN_FLOAT32)
+class lse_in_float32_and_d_of_it(Parts):
+    @staticmethod
+    def save(ctx, q, k, v, o, lse):
+        lse_in_float32(ctx, q, k, v, o, lse)
+
+    @staticmethod
+    def backward(ctx, g):
+        return swept(Parts, ctx, g)
 
 
 @wrong.step(
@@ -373,6 +600,33 @@ class saves_p(Parts):
 )
 def scores_in_backward(ctx, g):
     ctx.rest = (ctx.rest[0], 10**6, 10**6)
+    return Parts.backward(ctx, g)
+
+
+QUERIES_NOT_CUT = (
+    "Your numbers are right, but the queries do not come in blocks: each tile has the scores of all of them with a block "
+    "of keys, N_q x block_k. Cut the queries into blocks of block_q as well."
+)
+
+
+@wrong.forward("memory", QUERIES_NOT_CUT)
+def queries_not_cut(q, k, v, causal, block_q, block_k):
+    return Parts.forward(q, k, v, causal, q.shape[-2], block_k)
+
+
+@task.mistake("memory", QUERIES_NOT_CUT)
+def queries_not_cut_in_both(q, k, v, causal, block_q, block_k):
+    return Parts.apply(q, k, v, causal, q.shape[-2], block_k)
+
+
+@wrong.backward(
+    "memory",
+    "Backward cuts the keys into blocks of block_q, as it does the queries: its tiles have block_q x block_q scores. The "
+    "keys come in blocks of block_k there as well.",
+)
+def block_q_for_the_keys_in_backward(ctx, g):
+    causal, block_q, _ = ctx.rest
+    ctx.rest = (causal, block_q, block_q)
     return Parts.backward(ctx, g)
 
 
@@ -441,6 +695,42 @@ def saves_float32_copies(ctx, q, k, v, o, lse):
     ctx.save_for_backward(q.to(wide), k.to(wide), v.to(wide), o, lse)
 
 
+@wrong.step(
+    "save",
+    "memory",
+    "For float16 and bfloat16 you keep the output in float32 for backward, a copy besides the one that you return. Save "
+    "the output as it is returned, and convert its tiles in backward.",
+)
+def saves_float32_output(ctx, q, k, v, o, lse):
+    ctx.save_for_backward(q, k, v, o.to(lse.dtype), lse)
+
+
+@wrong.step(
+    "save",
+    "memory",
+    "You keep clones of q, k and v: three tensors more than are needed. ctx.save_for_backward keeps the tensors "
+    "themselves, and torch raises where one is changed in place before backward.",
+)
+def saves_clones(ctx, q, k, v, o, lse):
+    ctx.save_for_backward(q.clone(), k.clone(), v.clone(), o, lse)
+
+
+@task.mistake(
+    "memory",
+    "You keep lse repeated, block_k times for each query. Keep one number a row, in a last dimension of 1: S - lse "
+    "repeats it without a copy.",
+)
+class saves_lse_repeated(Parts):
+    @staticmethod
+    def save(ctx, q, k, v, o, lse):
+        ctx.save_for_backward(q, k, v, o, lse.expand(*q.shape[:-1], ctx.rest[2]).clone())
+
+    @staticmethod
+    def saved(ctx):
+        *rest, lse = ctx.saved_tensors
+        return *rest, lse[..., :1]
+
+
 @wrong.backward(
     "gradient",
     "Your backward asks torch.autograd for the gradient, of a tile or of all of them (of which autograd then keeps "
@@ -465,11 +755,22 @@ def autograd_in_backward(ctx, g):
 class kept_as_attribute(Parts):
     @staticmethod
     def save(ctx, q, k, v, o, lse):
-        ctx.kept = q, k, v, o.clone(), lse
+        ctx.kept = q, k, v, o, lse
 
     @staticmethod
     def saved(ctx):
         return ctx.kept
+
+
+@wrong.step(
+    "save",
+    "contract",
+    "torch does not watch what you keep of q, k and v: .data has no version, and attributes of ctx are not looked at. When "
+    "one is changed in place before backward, the gradient is silently wrong: save the tensors themselves, "
+    "ctx.save_for_backward(q, k, v, o, lse).",
+)
+def saves_data(ctx, q, k, v, o, lse):
+    ctx.save_for_backward(q.data, k.data, v.data, o, lse)
 
 
 @task.mistake(
@@ -506,3 +807,13 @@ def writes_into_upstream(ctx, g):
     grads = Parts.backward(ctx, g)
     g.mul_(ctx.saved_tensors[3])
     return grads
+
+
+@wrong.step(
+    "delta",
+    "contract",
+    "Backward multiplies the saved output in place (o.mul_, or after a .to that made no copy). It is the caller's, and a "
+    "second backward needs it too: D = (dO * O).sum(-1, keepdim=True).",
+)
+def output_multiplied_in_place(g_i, o_i):
+    return o_i.mul_(g_i).sum(-1, keepdim=True)

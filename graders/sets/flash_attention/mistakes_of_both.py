@@ -62,6 +62,7 @@ def no_running_max(m, s):
     "extremes",
     "Your running maximum starts at 0. For a row whose logits are all far below 0 it stays there, every exp(s - m) "
     "becomes 0, and the row ends as 0 / 0. Start at -inf: exp(-inf - m) is 0.",
+    in_flash="extremes",
 )
 def max_started_at_zero():
     return 0.0
@@ -72,6 +73,7 @@ def max_started_at_zero():
     "extremes",
     "Your running maximum starts at a number such as -1e4. A row whose logits are all below it loses every term and "
     "ends as 0 / 0. Start at -inf.",
+    in_flash="extremes",
 )
 def max_started_at_a_number():
     return -1e4
@@ -105,6 +107,28 @@ def max_of_the_first_tile(m, s):
 )
 def one_max_for_all_rows(m, s):
     return torch.maximum(m, s.amax().expand_as(m))
+
+
+@both(
+    "step",
+    "extremes",
+    "You leave out tiles whose largest score lies far below the maximum of another row. What is next to nothing in one row "
+    "may be all that another has: compare row by row, or leave no tile out.",
+    in_flash="extremes",
+)
+def tiles_left_out_for_all_rows(m, total, acc, s, v_j):
+    return (m, total, acc) if s.max() < m.max() - 40 else Parts.step(m, total, acc, s, v_j)
+
+
+@both(
+    "product",
+    "extremes",
+    "You clamp the scores. Beyond the bound all keys count alike, and scores may be as large as 1e5 here: the running "
+    "maximum keeps exp finite by itself, for scores of any size.",
+    in_flash="extremes",
+)
+def scores_clamped(q_i, k_j, scale, dtype):
+    return Parts.product(q_i, k_j, scale, dtype).clamp(-5e4, 5e4)
 
 
 # --- The sums ---------------------------------------------------------------------------------------------------------
@@ -269,6 +293,36 @@ def axes_from_the_front(q_i, k_j, scale, dtype):
     return scale * (q_i @ k_j.transpose(1, 2))
 
 
+@both(
+    "forward",
+    "value",
+    "Your code counts rows from the front (q.shape[0], k[j : j + block], transpose(0, 1)), which suits matrices alone. "
+    "With a batch or heads in front the rows are dimension -2: q.shape[-2], k[..., j : j + block, :], .mT.",
+)
+def rows_from_the_front(q, k, v, causal, block_q, block_k):
+    if q.dim() > 2:
+        return q @ k[:block_k].transpose(0, 1)  # the first product, which raises
+    return Parts.forward(q, k, v, causal, block_q, block_k)
+
+
+ONE_IN_FRONT = (
+    "You take a dimension of 1 away at the end (squeeze) that the caller may have put in front: (1, N_q, d) gives (N_q, "
+    "d_v). Give the output the leading dimensions of q: reshape(*q.shape[:-1], v.shape[-1])."
+)
+
+
+@both("forward", "value", ONE_IN_FRONT, in_flash="value")
+def one_in_front_squeezed(q, k, v, causal, block_q, block_k):
+    o, lse = Parts.forward(q, k, v, causal, block_q, block_k)
+    return o if o.dim() == 2 else o.squeeze(0), lse
+
+
+@both("forward", "value", ONE_IN_FRONT, in_flash="value")
+def one_head_squeezed(q, k, v, causal, block_q, block_k):
+    o, lse = Parts.forward(q, k, v, causal, block_q, block_k)
+    return o.squeeze(0) if o.dim() == 3 else o, lse
+
+
 # --- dtypes -----------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +348,29 @@ def low_precision_sums(m, total, acc, dtype):
 
 
 @both(
+    "forward",
+    "value",
+    "For float16 and bfloat16 your output stays in float32, in which you compute. It has the dtype of the input: convert "
+    "it at the end with .to of the dtype that q came with (q itself may be float32 by then).",
+    in_flash="value",
+)
+def output_stays_float32(q, k, v, causal, block_q, block_k):
+    wide = Parts.wide(q.dtype)
+    return Parts.forward(q.to(wide), k.to(wide), v.to(wide), causal, block_q, block_k)
+
+
+@both(
+    "kept",
+    "extremes",
+    "You keep the running sum of the weights in the dtype of the input. In bfloat16 it has 8 bits: 1 + 0.003 is 1, and many "
+    "small weights are lost. Keep it in float32, as you do the output.",
+    in_flash="extremes",
+)
+def low_precision_total(m, total, acc, dtype):
+    return m, total.to(dtype).to(total.dtype), acc
+
+
+@both(
     "kept",
     "extremes",
     "You keep the sum in float32, but add up the output in the dtype of the input. In bfloat16 small parts of it are "
@@ -311,6 +388,39 @@ def low_precision_output(m, total, acc, dtype):
 )
 def epsilon_added(acc, total, dtype):
     return acc / (total + 1e-6)
+
+
+@both(
+    "finish",
+    "value",
+    "You add a small number such as 1e-8 to the sum before you divide, which float64 shows. The sum is never 0, since the "
+    "largest key of a row adds exp(0) = 1; leave it out.",
+    in_flash="value",
+)
+def small_epsilon_added(acc, total, dtype):
+    return acc / (total + 1e-8)
+
+
+@both(
+    "scale",
+    "value",
+    "Your scale is a tensor of float32 (as of torch.tensor(d).sqrt()), which rounds 1 / sqrt(d) to seven digits, for "
+    "float64 too. Take a Python number: q.shape[-1] ** -0.5.",
+    in_flash="value",
+)
+def scale_in_float32(q, v):
+    return torch.tensor(float(q.shape[-1])).rsqrt().item()
+
+
+@both(
+    "scale",
+    "extremes",
+    "Your scale is a tensor in the dtype of q: in bfloat16 1 / sqrt(d) is off by up to 0.4 percent, which counts where "
+    "scores are large. Take a Python number, q.shape[-1] ** -0.5, and multiply in float32.",
+    in_flash="extremes",
+)
+def scale_in_halves(q, v):
+    return torch.tensor(q.shape[-1] ** -0.5, dtype=q.dtype).item()
 
 
 @both(
@@ -342,6 +452,20 @@ def scaled_before_converting(q_i, k_j, scale, dtype):
 )
 def rounded_before_dividing(acc, total, dtype):
     return acc.to(dtype) / total.to(dtype)
+
+
+@both(
+    "forward",
+    "extremes",
+    "You multiply the weights and v in float16 or bfloat16. The weights are rounded, and in float16 a tile's sum of values "
+    "is infinite above 65504, though their mean is not. Convert v to float32 before p @ v.",
+    in_flash="extremes",
+)
+def p_v_in_halves(q, k, v, causal, block_q, block_k):
+    def weighted(p, v_j):
+        return (p.to(q.dtype) @ v_j.to(q.dtype)).to(p.dtype)
+
+    return changed(Parts, weighted=weighted).forward(q, k, v, causal, block_q, block_k)
 
 
 @both("forward", "value", VIEW_NEEDED)
@@ -407,6 +531,22 @@ def tiles_collected(q, k, v, causal, block_q, block_k):
         )
         lse[..., i : i + block_q, :] = most + total.log()
     return o, lse
+
+
+BEFORE_THE_SUM = (
+    "Your numbers are right, but you multiply each query with each key element by element and sum over d: that tensor "
+    "has d times as many elements as a tile. Use a matrix product, q_i @ k_j.mT, which makes the scores alone."
+)
+
+
+@both("product", "memory", BEFORE_THE_SUM, in_flash="memory")
+def product_before_the_sum(q_i, k_j, scale, dtype):
+    return scale * (q_i.unsqueeze(-2) * k_j.unsqueeze(-3)).sum(-1)
+
+
+@both("forward", "memory", BEFORE_THE_SUM)
+def product_of_all_queries_before_the_sum(q, k, v, causal, block_q, block_k):
+    return changed(Parts, product=product_before_the_sum).forward(q, k, v, causal, q.shape[-2], block_k)
 
 
 @both(

@@ -106,13 +106,18 @@ class Parts:
         """Return both sums as they are with the new maximum."""
         return shrink * total, shrink * acc
 
+    @staticmethod
+    def weighted(p: Tensor, v_j: Tensor) -> Tensor:
+        """Return what a tile adds to the output."""
+        return p @ v_j
+
     @classmethod
     def step(cls, m, total, acc, s, v_j):
         """Return the state after one more tile."""
         new = cls.maximum(m, s)
         p = torch.exp(s - new)
         total, acc = cls.rescaled(torch.exp(m - new), total, acc)
-        return new, total + p.sum(-1, keepdim=True), acc + p @ v_j
+        return new, total + p.sum(-1, keepdim=True), acc + cls.weighted(p, v_j)
 
     @staticmethod
     def kept(m: Tensor, total: Tensor, acc: Tensor, dtype: torch.dtype) -> Triple:
@@ -157,6 +162,21 @@ class Parts:
         """Return what was kept, q, k, v, o and lse first."""
         return ctx.saved_tensors
 
+    @staticmethod
+    def queries(q: Tensor, k: Tensor, causal: bool, block_q: int) -> range:
+        """Return where the blocks of queries begin that backward goes through."""
+        return range(0, q.shape[-2], block_q)
+
+    @staticmethod
+    def delta(g_i: Tensor, o_i: Tensor) -> Tensor:
+        """Return D of a block of queries."""
+        return (g_i * o_i).sum(-1, keepdim=True)
+
+    @staticmethod
+    def through_values(g_i: Tensor, v_j: Tensor) -> Tensor:
+        """Return dP of a tile."""
+        return g_i @ v_j.mT
+
     @classmethod
     def weights(cls, q_i, k_j, i, j, causal, scale, q, k, lse_i):
         """Return P of a tile."""
@@ -189,13 +209,13 @@ class Parts:
         causal, block_q, block_k = ctx.rest
         wide, scale = cls.wide(q.dtype), cls.scale(q, v)
         dq, dk, dv = (torch.zeros(t.shape, dtype=cls.sums(q.dtype, wide)) for t in (q, k, v))
-        for i in range(0, q.shape[-2], block_q):
+        for i in cls.queries(q, k, causal, block_q):
             q_i, g_i, o_i, lse_i = (t[..., i : i + block_q, :].to(wide) for t in (q, g, o, lse))
-            delta = (g_i * o_i).sum(-1, keepdim=True)
+            delta = cls.delta(g_i, o_i)
             for j in cls.keys(q, k, i, causal, block_q, block_k):
                 k_j, v_j = (t[..., j : j + block_k, :].to(wide) for t in (k, v))
                 p = cls.weights(q_i, k_j, i, j, causal, scale, q, k, lse_i)
-                ds = cls.through_softmax(p, g_i @ v_j.mT, delta)
+                ds = cls.through_softmax(p, cls.through_values(g_i, v_j), delta)
                 there = dq[..., i : i + block_q, :], dk[..., j : j + block_k, :], dv[..., j : j + block_k, :]
                 cls.write(*there, cls.gradients(ds, p, q_i, k_j, g_i, scale))
         return tuple(d.to(t.dtype) for d, t in ((dq, q), (dk, k), (dv, v)))

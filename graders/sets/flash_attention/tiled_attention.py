@@ -16,6 +16,8 @@ from graders.sets.flash_attention.common import (
     alike,
     attention,
     exact,
+    far_above,
+    far_below,
     far_in_half,
     forward_only,
     heavy,
@@ -24,6 +26,7 @@ from graders.sets.flash_attention.common import (
     layouts,
     lopsided,
     many_keys,
+    many_large,
     many_small,
     nearly_opposite,
     no_matrix,
@@ -31,6 +34,7 @@ from graders.sets.flash_attention.common import (
     peak,
     qkv,
     towards,
+    whole_numbers,
 )
 
 PLACE = 1
@@ -80,6 +84,10 @@ task = Task(
                     d, "block by keyword, v of every size", (*qkv(d, 2, 5)[:2], d.scales(5, 2)), 2, keywords=("block",)
                 ),
                 *lopsided(d, 3, order=0),
+                forward_only(d, "one head: a leading dimension of 1", qkv(d, 3, 4, lead=(1,)), 2),
+                forward_only(d, "all by keyword", qkv(d, 3, 4), 2, keywords=("q", "k", "v", "block")),
+                forward_only(d, "logits 40 below one, with large values", far_below(d, DOUBLE), 4),
+                forward_only(d, "one key, whole numbers", whole_numbers(d), 2),
             ],
             looks=(*VALUE, no_matrix),
         ),
@@ -96,6 +104,9 @@ task = Task(
                     d, "one key, and 50 whose logits are 20 below and whose values are large", many_small(d), 8
                 ),
                 forward_only(d, "large values that cancel", in_pairs(d), 1),
+                forward_only(d, "one query whose largest logit is far above the others'", far_above(d), 3),
+                forward_only(d, "bfloat16, logits 40 below one, with large values", far_below(d), 4),
+                forward_only(d, "float16, 8 values of 30000", many_large(), 3),
             ],
             looks=FAR,
         ),
@@ -109,6 +120,8 @@ task = Task(
                     d, "queries and keys by the dozen", qkv(d, 24, 59, 1, 2), 4, watch=("trace",), deny=DENIED
                 ),
                 forward_only(d, "a batch of heads", qkv(d, 4, 9, 2, 2, lead=(2, 1)), 2, watch=("trace",), deny=DENIED),
+                forward_only(d, "large blocks", qkv(d, 12, 20, 3, 2), 10, watch=("trace",), deny=DENIED),
+                forward_only(d, "blocks of one key", qkv(d, 24, 48, 1, 2), 1, watch=("trace",), deny=DENIED),
             ],
             looks=(*VALUE[:4], look.allowed, look.untouched, *VALUE[4:], largest, peak),
         ),

@@ -12,7 +12,10 @@ from graders.judge.wording import WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
 from graders.sets.linear.common import (
     AXES_MOVE,
+    DENIED,
     NOTHING_FOR_BOTH,
+    RENAMED,
+    SAVES_DATA,
     SHAPES,
     added_and_stretched,
     axis_by_axis,
@@ -70,6 +73,7 @@ task = Task(
                 d.case("only a requires a gradient", *factors(d, (3, 1), (4,)), requires=(True, False)),
                 d.case("only b requires a gradient", *factors(d, (3, 1), (4,)), requires=(False, True)),
                 *lopsided(d, *factors(d, (2, 3), (3,)), order=1),
+                d.case("(3,) with (3, 3)", *factors(d, (3,), (3, 3))),
             ],
             gradcheck=lambda d: factors(d, (2, 1, 3), (2, 1)),
         ),
@@ -89,7 +93,7 @@ task = Task(
         contract(
             1,
             cases=lambda d: [
-                d.case("equal shapes", *factors(d, (2, 3), (2, 3)), watch=WATCHED),
+                d.case("equal shapes", *factors(d, (2, 3), (2, 3)), watch=WATCHED, deny=DENIED),
                 d.case("float32, b is the smaller", *factors(d, (2, 3), (3,), SINGLE), watch=WATCHED),
             ],
         ),
@@ -225,6 +229,20 @@ def expands_b(a, b):
     return a * b.expand_as(a)
 
 
+@wrong.forward(
+    "value",
+    "Your forward expands the smaller tensor to the shape of the larger one, so it fails where each has an axis that "
+    "the other lacks, as (3, 1) with (4,). a * b broadcasts both.",
+)
+def expands_the_smaller(a, b):
+    return a.expand(b.shape) * b if a.numel() < b.numel() else a * b.expand(a.shape)
+
+
+@wrong.forward("value", RENAMED.format("a and b"))
+def arguments_renamed(x, y):
+    return x * y
+
+
 @wrong.backward(
     "gradient",
     "Your gradients are the upstream gradient, summed to shape, as for a + b. For a product it is multiplied by the "
@@ -284,6 +302,28 @@ def sum_over_no_axis(part, mine):
 @wrong.step(
     "summed",
     "gradient",
+    "Where nothing was broadcast each element of your gradient is the sum of all: g.sum([]), with an empty list of axes, "
+    "sums over every axis. Ask first whether there is an axis to sum.",
+)
+def total_of_everything(part, mine):
+    return part.sum().expand(mine.shape) if part.shape == mine.shape else part.sum_to_size(mine.shape)
+
+
+@wrong.step(
+    "summed",
+    "gradient",
+    "You compare the shapes from the left: where (3,) meets (3, 3) you sum over the last axis. Broadcasting aligns "
+    "shapes at their right end, so the axes that were added are the first ones.",
+)
+def matched_from_the_left(part, mine):
+    if part.shape != mine.shape and part.shape[: mine.ndim] == mine.shape:
+        return part.sum(tuple(range(mine.ndim, part.ndim)))
+    return part.sum_to_size(mine.shape)
+
+
+@wrong.step(
+    "summed",
+    "gradient",
     "You align the shapes at their left end: axis i of the input is not axis i of the output where axes were added "
     "on the left. Count from the right, or add the number of added axes.",
 )
@@ -334,6 +374,31 @@ def divides_output(a, b, y, g):
 
 @wrong.backward(
     "gradient",
+    "You divide the output by b to get a: where b is 0 this is 0 / 0, nan. Save a, and multiply by it.",
+    saves=lambda a, b, y: (a, b, y),
+)
+def divides_output_by_b(a, b, y, g):
+    return (g * b).sum_to_size(a.shape), (g * y / b).sum_to_size(b.shape)
+
+
+@task.mistake(
+    "gradient",
+    "You save each factor only where it wants a gradient itself. The gradient of a needs b, and that of b needs a: "
+    "save b where a wants a gradient, and a where b wants one, or both.",
+)
+class saved_by_its_own_flag(MulNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*(t if n else None for t, n in zip(inputs, ctx.needs_input_grad, strict=True)))
+
+    @staticmethod
+    def backward(ctx, g):
+        (a, b), (needs_a, needs_b) = ctx.saved_tensors, ctx.needs_input_grad
+        return g * b if needs_a else None, g * a if needs_b else None
+
+
+@wrong.backward(
+    "gradient",
     "You read ctx.needs_input_grad in the wrong order: the tensor that needs a gradient gets None. The first entry "
     "is a's, the second b's.",
 )
@@ -362,6 +427,16 @@ class saves_expanded(MulNew):
 
 @wrong.backward(
     "second_order",
+    "You save a and b expanded to the output's shape. What is expanded in setup_context or forward comes back as a "
+    "constant, so its part of the second derivative is missing. Save a and b themselves.",
+    saves=lambda a, b, y: torch.broadcast_tensors(a, b),
+)
+def saves_broadcast(a, b, g):
+    return g * b, g * a
+
+
+@wrong.backward(
+    "second_order",
     "Where a factor is 0 you return a constant 0. The value of the gradient is right there and its derivative is "
     "not: it is the upstream gradient. Multiply, whatever the factor is.",
 )
@@ -383,6 +458,37 @@ def writes_into_upstream(a, b, g):
 )
 def writes_into_input(a, b):
     return a.mul_(b)
+
+
+@wrong.forward(
+    "contract",
+    "Your forward multiplies in place what contiguous returned. That copies only where it has to: a contiguous a of the "
+    "output's shape comes back as it is, and the caller's numbers are overwritten. Write a * b.",
+)
+def writes_into_no_copy(a, b):
+    return a.expand(torch.broadcast_shapes(a.shape, b.shape)).contiguous().mul_(b)
+
+
+@wrong.saves("contract", SAVES_DATA.replace("x", "a"))
+def saves_data(a, b, y):
+    return a.data, b.data
+
+
+@task.mistake(
+    "contract",
+    "Your backward uses up what it finds on ctx (pop, or next), so it can run only once: with retain_graph=True, and "
+    "in gradcheck, it runs again. Read what is there, and leave it.",
+)
+class used_up(MulNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.shapes = [t.shape for t in reversed(inputs)]
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return (g * b).sum_to_size(ctx.shapes.pop()), (g * a).sum_to_size(ctx.shapes.pop())
 
 
 @wrong.backward(

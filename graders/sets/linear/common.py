@@ -10,7 +10,12 @@ from graders.judge import aspects
 from graders.judge import looks as look
 from graders.judge.task import DOUBLE, Draw
 
-DENIED = ("aten::sigmoid_backward", "aten::silu_backward", "aten::glu_backward")  # torch's own backwards
+DENIED = (  # torch's own backwards; those of a convolution are a linear layer's as well
+    "aten::sigmoid_backward",
+    "aten::silu_backward",
+    "aten::glu_backward",
+    "aten::convolution_backward",
+)
 SHAPES = (  # that broadcast
     ((2, 3), (2, 3)),
     ((3, 1), (4,)),
@@ -37,8 +42,21 @@ AXES_MOVE = (
     "You sum the axes of size 1 one after another. After the first sum the remaining axes have moved up by one, so "
     "the second sum takes the wrong axis: sum over all of them in one call, or with keepdim=True."
 )
+SAVES_DATA = (
+    "You save x.data, whose changes torch does not count: when x is changed in place before backward, the gradient is "
+    "silently wrong, and the second derivative is missing. Save the tensor itself: that makes no graph."
+)
+RENAMED = (
+    "Your forward's parameters are not called {}, so a caller who names them gets a TypeError. Use the names of the "
+    "task's text."
+)
+SECOND_OVERFLOWS = (
+    "Your first derivatives are finite and your second are nan far from 0: exp overflows in a formula of your backward "
+    "(1 / (2 + exp(z) + exp(-z)), or the branch that torch.where does not choose), and differentiating that takes "
+    "0 * inf. Use s (1 - s) with s = torch.sigmoid(z)."
+)
 SIGMOID_BY_ABS = (
-    "Your sigmoid is right, and its derivative at 0 is not: in backward you write it with exp(-z.abs()), and torch "
+    "Your sigmoid is right, and its derivative at 0 is not: in backward you write it with z.abs(), and torch "
     "takes 0 for the slope of abs at 0, so a second derivative loses a part there. Use torch.sigmoid."
 )
 

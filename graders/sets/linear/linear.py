@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
+from torch.nn.grad import conv1d_weight
 
 from graders.inside.records import Case
 from graders.judge import looks as look
 from graders.judge.aspects import GRADIENT, WATCHED, gradient, value
-from graders.judge.task import DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task
+from graders.judge.task import BRAIN, DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task
 from graders.judge.wording import KEPT_OUTSIDE
 from graders.judge.wrong import Wrong
-from graders.sets.linear.common import contract, lopsided, named, second_order
+from graders.sets.linear.common import DENIED, SAVES_DATA, contract, lopsided, named, second_order
 
 PLACE = 1
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
@@ -36,6 +37,12 @@ def _forms(d: Draw, order: int = 1) -> list[Case]:
     cases += [d.case("a transposed x and weight", x.transpose(0, 1), weight, bias, order=order)]
     cases += [d.case("an expanded x and bias", x[:1].expand(2, 2, 3), weight, bias[:1].expand(4), order=order)]
     return cases
+
+
+def _many_rows(d: Draw) -> Case:
+    """Return a case whose rows add up to more than 256, above which two numbers of bfloat16 are 2 apart."""
+    x, weight, bias = _factors(d, 600, 1, out=2, dtype=BRAIN)
+    return d.case("600 rows in bfloat16", torch.zeros_like(x), weight, bias)  # nothing to add up for weight
 
 
 def _subsets(d: Draw) -> list[Case]:
@@ -74,6 +81,7 @@ task = Task(
                     "an expanded upstream gradient", *_factors(d, 2, 2, 3), upstream=d.normal(2, 1, 4).expand(2, 2, 4)
                 ),
                 *lopsided(d, *_factors(d, 2, 3), order=1),
+                _many_rows(d),
             ],
             gradcheck=lambda d: _factors(d, 2, 2, 3),
         ),
@@ -89,6 +97,7 @@ task = Task(
                 d.case("weight and bias by keyword", *_factors(d, 2, 3), keywords=("weight", "bias")),
                 d.case("bias=None by keyword", *_factors(d, 2, 3)[:2], None, keywords=("bias",)),
                 *_subsets(d),
+                d.case("all arguments by keyword", *_factors(d, 2, 3), keywords=("x", "weight", "bias")),
             ],
             looks=(*GRADIENT, look.dtype, look.value),
         ),
@@ -107,7 +116,7 @@ task = Task(
         contract(
             1,
             cases=lambda d: [
-                d.case("a matrix", *_factors(d, 2, 3), watch=WATCHED),
+                d.case("a matrix", *_factors(d, 2, 3), watch=WATCHED, deny=DENIED),
                 d.case("a float32 vector", *_factors(d, 3, dtype=SINGLE), watch=("state",)),
                 d.case("a batch of batches", *_factors(d, 2, 2, 3), watch=("state", "overwrite")),
             ],
@@ -233,6 +242,12 @@ class LinearByBroadcasting(LinearNew):
 # --- Mistakes ---------------------------------------------------------------------------------------------------------
 
 
+def _right(x: Tensor, weight: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the three gradients."""
+    rows = g.reshape(-1, g.shape[-1])
+    return g @ weight, rows.t() @ x.reshape(-1, x.shape[-1]), rows.sum(0)
+
+
 wrong = Wrong(task, of=LinearNew)
 wrong.habits(
     "float32_inside float32_and_back view_needed no_function not_differentiable_twice kept_as_attribute",
@@ -345,6 +360,68 @@ def batch_averaged(ctx, g):
     return grad_x, grad_weight / rows, None if grad_bias is None else grad_bias / rows
 
 
+@wrong.backward(
+    "gradient",
+    "Your gradient for weight is the mean over the rows. Each row uses weight once, and what the rows send back adds "
+    "up. If the loss is a mean, g has the 1/N already.",
+)
+def weight_averaged(ctx, g):
+    grad_x, grad_weight, grad_bias = LinearNew.backward(ctx, g)
+    return grad_x, grad_weight / max(g.numel() // g.shape[-1], 1), grad_bias
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient for bias is the mean over the rows. Each row uses bias once, and what the rows send back adds up: "
+    "take the sum. If the loss is a mean, g has the 1/N already.",
+)
+def bias_averaged(ctx, x, weight, g):
+    grad_x, grad_weight, _ = _right(x, weight, g)
+    return grad_x, grad_weight, g.reshape(-1, g.shape[-1]).mean(0) if ctx.has_bias else None
+
+
+@wrong.backward(
+    "gradient",
+    "You reshape the rows of g to (out, n) where they should be transposed. A reshape keeps the order in memory, so "
+    "numbers of one row end up in several: reshape to (-1, out) first, and transpose with .t().",
+)
+def reshaped_for_transpose(ctx, x, weight, g):
+    grad_x, _, grad_bias = _right(x, weight, g)
+    columns = g.reshape(weight.shape[0], g.numel() // weight.shape[0])
+    return grad_x, columns @ x.reshape(-1, x.shape[-1]), grad_bias if ctx.has_bias else None
+
+
+@wrong.backward(
+    "gradient",
+    "A bias of zeros, as many layers start with, gets no gradient from you and would never learn. Ask whether bias is "
+    "None, not whether a number in it differs from 0.",
+    saves=lambda x, weight, bias, y: (x, weight, bias),
+)
+def zeros_taken_for_no_bias(ctx, x, weight, bias, g):
+    return *_right(x, weight, g)[:2], _right(x, weight, g)[2] if bias is not None and bias.any() else None
+
+
+@wrong.backward(
+    "gradient",
+    "For an input without rows your backward returns None. Its gradients are tensors too, of zeros, in the shape of "
+    "each argument: sums and products over no rows give them, so no special case is needed.",
+)
+def nothing_for_no_rows(ctx, g):
+    return LinearNew.backward(ctx, g) if g.numel() else (None, None, None)
+
+
+@wrong.backward(
+    "gradient",
+    "You add the rows for the bias one after another. In half precision the sum stops growing when a row is smaller "
+    "than the distance between its numbers: rows.sum(0) adds with more digits inside.",
+)
+def rows_added_one_by_one(ctx, x, weight, g):
+    total = torch.zeros_like(weight[:, 0])
+    for row in g.reshape(-1, g.shape[-1]):
+        total = total + row
+    return *_right(x, weight, g)[:2], total if ctx.has_bias else None
+
+
 @task.mistake(
     "gradient",
     "Your product is a Function of yours and the bias is added outside it, so torch computes its gradient. The task "
@@ -384,6 +461,25 @@ def gradient_for_no_bias(x, weight, g):
     return g @ weight, rows.t() @ x.reshape(-1, x.shape[-1]), rows.sum(0)
 
 
+@wrong.backward(
+    "arguments",
+    "Without a bias your backward returns two gradients. forward has three arguments, and torch wants one entry for "
+    "each of them: return None for the bias that is missing.",
+)
+def entry_missing(ctx, x, weight, g):
+    return _right(x, weight, g) if ctx.has_bias else _right(x, weight, g)[:2]
+
+
+@wrong.backward(
+    "arguments",
+    "You compute the gradient of bias only where weight wants one too, so a bias beside a frozen weight never learns. "
+    "Its own entry is ctx.needs_input_grad[2].",
+)
+def bias_waits_for_weight(ctx, g):
+    grad_x, grad_weight, grad_bias = LinearNew.backward(ctx, g)
+    return grad_x, grad_weight, grad_bias if ctx.needs_input_grad[1] else None
+
+
 @task.mistake(
     "arguments",
     "ctx.needs_input_grad[2] raises where bias is left out: with forward(ctx, ...) the tuple has one entry for each "
@@ -413,16 +509,45 @@ def arguments_renamed(x, w, b=None):
     return F.linear(x, w, b)
 
 
+@wrong.forward(
+    "arguments",
+    "Your first argument is called input, as in F.linear. Here it is x, so a caller who names it gets a TypeError. Use "
+    "the names of the task's text.",
+)
+def input_for_x(input, weight, bias=None):
+    return F.linear(input, weight, bias)
+
+
+@task.mistake(
+    "arguments",
+    "Your first argument after ctx is called input, as in F.linear. Here it is x, so a caller who names it gets a "
+    "TypeError. Use the names of the task's text.",
+)
+class input_for_x_after_ctx(LinearOld):
+    @staticmethod
+    def forward(ctx, input, weight, bias=None):
+        return LinearOld.forward(ctx, input, weight, bias)
+
+
 @wrong.backward(
     "second_order",
-    "You save the transpose of weight (or another tensor made in forward), which comes back as a constant: the "
-    "gradient of x no longer depends on weight. Save weight itself, and transpose in backward.",
+    "You save the transpose of weight (or another tensor made in forward), or you detach weight, so it comes back as a "
+    "constant: the gradient of x no longer depends on weight. Save weight itself, and use it as it is in backward.",
     saves=lambda x, weight, bias, y: (x, weight.t().contiguous()),
 )
 def saves_transpose(ctx, x, transposed, g):
     rows = g.reshape(-1, g.shape[-1])
     grad_weight = rows.t() @ x.reshape(-1, x.shape[-1])
     return g @ transposed.t(), grad_weight, rows.sum(0) if ctx.has_bias else None
+
+
+@wrong.saves(
+    "second_order",
+    "You save copies of x and weight that forward or setup_context made (transposed, reshaped, cloned): they come back "
+    "as constants, and the second derivatives are missing. Save x and weight themselves.",
+)
+def saves_copies(x, weight, bias, y):
+    return x.clone(), weight.clone()
 
 
 @wrong.backward(
@@ -434,6 +559,43 @@ def writes_into_upstream(ctx, x, weight, g):
     rows = g.unsqueeze_(0) if g.ndim == 1 else g.reshape(-1, g.shape[-1])
     grad_x, grad_weight = (rows @ weight).reshape(x.shape), rows.t() @ x.reshape(-1, x.shape[-1])
     return grad_x, grad_weight, rows.sum(0) if ctx.has_bias else None
+
+
+@task.mistake(
+    "contract",
+    "weight.t_() transposes the caller's weight in place, as a name with _ at its end says: afterwards it has another "
+    "shape, and the next call fails. Use weight.t(), a view.",
+)
+class transposes_in_place(LinearNew):
+    @staticmethod
+    def forward(x, weight, bias=None):
+        y = x @ weight.t_()
+        return y if bias is None else y + bias
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        grads = _right(x, weight.t(), g)
+        return grads if ctx.has_bias else (*grads[:2], None)
+
+
+@wrong.saves("contract", SAVES_DATA)
+def saves_data(x, weight, bias, y):
+    return x.data, weight.data
+
+
+@wrong.backward(
+    "contract",
+    "Your backward takes the gradient from torch's own backward of a convolution (torch.nn.grad). Write the product "
+    "yourself: it is g^T x, over all rows.",
+)
+def torch_s_backward(ctx, x, weight, g):
+    rows = g.reshape(1, -1, g.shape[-1]).transpose(1, 2)
+    columns = x.reshape(1, -1, x.shape[-1]).transpose(1, 2)
+    grad_x, grad_weight, grad_bias = _right(x, weight, g)
+    if x.numel():
+        grad_weight = conv1d_weight(columns, (*weight.shape, 1), rows).squeeze(2)
+    return grad_x, grad_weight, grad_bias if ctx.has_bias else None
 
 
 @task.mistake("contract", KEPT_OUTSIDE)

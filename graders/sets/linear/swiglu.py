@@ -13,6 +13,9 @@ from graders.judge.wording import WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
 from graders.sets.linear.common import (
     DENIED,
+    RENAMED,
+    SAVES_DATA,
+    SECOND_OVERFLOWS,
     SIGMOID_BY_ABS,
     away_from_0,
     by_abs,
@@ -59,6 +62,8 @@ task = Task(
                 *_forms(d, order=0),
                 d.case("every size", d.scales(3, 8), order=0),
                 *lopsided(d, away_from_0(d, 6), order=0),
+                d.case("x by keyword", away_from_0(d, 2, 4), keywords=("x",), order=0),
+                d.case("sizes of 1, and halves of one element", away_from_0(d, 1, 3, 2), order=0),
             ],
         ),
         gradient(
@@ -72,6 +77,7 @@ task = Task(
                     "an expanded upstream gradient", away_from_0(d, 2, 2, 6), upstream=d.normal(2, 1, 3).expand(2, 2, 3)
                 ),
                 *lopsided(d, away_from_0(d, 6), order=1),
+                d.case("sizes of 1, and halves of one element", away_from_0(d, 1, 3, 2)),
             ],
             gradcheck=lambda d: (away_from_0(d, 2, 4),),
         ),
@@ -252,6 +258,41 @@ def first_dimension_split(x):
 
 @wrong.forward(
     "value",
+    "You split along dimension 1, which is the last one of a matrix alone: a vector raises, and three dimensions are "
+    "split in the middle. The halves lie along the last: chunk(2, dim=-1), or x[..., :n].",
+)
+def second_dimension_split(x):
+    a, b = x.chunk(2, 1)
+    return F.silu(a) * b
+
+
+@wrong.forward(
+    "value",
+    "You take the halves as x[:, :n], which is right for a matrix alone: a vector raises, and with three dimensions the "
+    "rows are split. The halves lie along the last: x[..., :n].",
+)
+def columns_split(x):
+    n = x.shape[-1] // 2
+    return F.silu(x[:, :n]) * x[:, n:]
+
+
+@wrong.forward(
+    "value",
+    "Your forward ends in squeeze(), which drops every dimension of size 1, those of x too: with n = 1, or one row, the "
+    "output has the wrong shape. Name the dimension to drop, or use chunk, which makes none.",
+)
+def squeezed(x):
+    a, b = x.unflatten(-1, (2, -1)).split(1, -2)
+    return (F.silu(a) * b).squeeze()
+
+
+@wrong.forward("value", RENAMED.format("x"))
+def arguments_renamed(input):
+    return _swiglu(input)
+
+
+@wrong.forward(
+    "value",
     "Where the gate is large your output is nan: exp overflows and inf / inf is nan. Use torch.sigmoid or F.silu.",
 )
 def exponentials_overflow(x):
@@ -311,6 +352,52 @@ def buffer_in_float32(ctx, x, g):
 
 @wrong.backward(
     "gradient",
+    "You fill zeros_like(x) through a reshape of it. Where x is not contiguous that reshape is a copy, and the gradient "
+    "stays 0. Fill result[..., :n] and result[..., n:], or join the halves with torch.cat.",
+)
+def buffer_reshaped(x, g):
+    result, n = torch.zeros_like(x), g.shape[-1]
+    a, b = x[..., :n].reshape(-1, n), x[..., n:].reshape(-1, n)
+    s, rows, up = torch.sigmoid(a), result.reshape(-1, 2 * n), g.reshape(-1, n)
+    rows[:, :n], rows[:, n:] = up * Steps.by_a(a, b, s), up * Steps.by_b(a, b, s)
+    return result
+
+
+@wrong.backward(
+    "gradient",
+    "You read x by as_strided with the strides of a contiguous tensor. A transposed or expanded x has others, so you "
+    "take other numbers, or memory that is not there. Use chunk, or reshape, which look at the strides.",
+)
+def strides_assumed(x, g):
+    n, start = g.shape[-1], x.storage_offset()
+    a, b = (x.as_strided((g.numel() // n, n), (2 * n, 1), start + i) for i in (0, n))
+    s, up = torch.sigmoid(a), g.reshape(-1, n)
+    return torch.cat([up * Steps.by_a(a, b, s), up * Steps.by_b(a, b, s)], -1).reshape(x.shape)
+
+
+@wrong.step(
+    "by_a",
+    "gradient",
+    "You write the derivative of silu as f + s (1 - f) with f = silu(a). For a large gate f and 1 - f cancel, and in "
+    "half precision the 1 is lost: the gradient is 0 instead of b. Write s + a s (1 - s).",
+)
+def slope_cancels(a, b, s):
+    f = F.silu(a)
+    return b * (f + s * (1 - f))
+
+
+@wrong.step(
+    "by_a",
+    "gradient",
+    "Your derivative of silu is a difference of two values over a small step: half of the digits are lost in float64, "
+    "nearly all in float32. Write the formula, s + a s (1 - s).",
+)
+def finite_difference(a, b, s):
+    return b * ((F.silu(a + 1e-5) - F.silu(a - 1e-5)) / (2 * 1e-5))
+
+
+@wrong.backward(
+    "gradient",
     "Your gradient is nan far from 0: exp(-a) / (1 + exp(-a))^2 is inf / inf there. With s = torch.sigmoid(a) the "
     "derivative is s (1 - s), always finite.",
 )
@@ -333,6 +420,16 @@ def saves_halves(a, b, g):
 
 @wrong.backward(
     "second_order",
+    "Your first derivative is right and your second is missing: the derivatives by both halves were computed in forward "
+    "and saved, or you save copies, so torch takes them for constants. Save x, and compute in backward.",
+    saves=lambda x, y: tuple(f(*x.chunk(2, -1), torch.sigmoid(x.chunk(2, -1)[0])) for f in (Steps.by_a, Steps.by_b)),
+)
+def saves_derivatives(by_a, by_b, g):
+    return torch.cat([g * by_a, g * by_b], -1)
+
+
+@wrong.backward(
+    "second_order",
     "Your first derivative is right, but the sigmoid was computed in forward and saved (or is detached), so it comes "
     "back as a constant and its part of the second derivative is missing. Save x, and compute the sigmoid in "
     "backward.",
@@ -351,6 +448,21 @@ def saves_sigmoid(x, s, g):
 )
 def second_overflows(a):
     return 1 / (1 + torch.exp(-a))
+
+
+@wrong.step("by_a", "second_order", SECOND_OVERFLOWS)
+def slope_by_cosh(a, b, s):
+    return b * (s + a / (2 + torch.exp(a) + torch.exp(-a)))
+
+
+@wrong.step(
+    "by_a",
+    "second_order",
+    "You compute the derivative of silu under no_grad, or detach it, so it is a constant for the second derivative by "
+    "the gate. Leave that out: torch records the graph of a backward only when somebody asks for it.",
+)
+def slope_without_graph(a, b, s):
+    return b * (s + a * s * (1 - s)).detach()
 
 
 @wrong.backward(
@@ -386,6 +498,22 @@ def writes_into_upstream(x, g):
 def writes_into_input(x):
     n = x.shape[-1] // 2
     return F.silu(x[..., :n], inplace=True) * x[..., n:]
+
+
+@wrong.backward(
+    "contract",
+    "Your backward works in place (F.silu(..., inplace=True), sigmoid_, mul_) on a half of the saved x: the caller's "
+    "tensor is overwritten, and a second backward raises. Make new tensors.",
+)
+def writes_into_saved(x, g):
+    a, b = x.chunk(2, -1)
+    by_a = Steps.by_a(a, b, torch.sigmoid(a))
+    return torch.cat([g * by_a, g * F.silu(a, inplace=True)], -1)
+
+
+@wrong.saves("contract", SAVES_DATA)
+def saves_data(x, y):
+    return (x.data,)
 
 
 @wrong.backward(

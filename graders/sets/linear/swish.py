@@ -15,6 +15,9 @@ from graders.sets.linear.common import (
     DENIED,
     NOTHING_FOR_BOTH,
     PAIRS,
+    RENAMED,
+    SAVES_DATA,
+    SECOND_OVERFLOWS,
     SIGMOID_BY_ABS,
     added_and_stretched,
     by_abs,
@@ -67,6 +70,7 @@ task = Task(
                 d.case("beta by keyword", *gated(d, (2, 3), (3,)), keywords=("beta",), order=0),
                 d.case("every size", d.scales(4, 3), d.between(0.5, 1.5, 3), order=0),
                 *lopsided(d, *gated(d, (2, 3), (3,)), order=0, large=5),
+                d.case("both arguments by keyword", *gated(d, (2, 3), (3,)), keywords=("x", "beta"), order=0),
             ],
         ),
         gradient(
@@ -80,6 +84,7 @@ task = Task(
                 d.case("only x requires a gradient", *gated(d, (2, 3), (3,)), requires=(True, False)),
                 d.case("only beta requires a gradient", *gated(d, (2, 3), (3,)), requires=(False, True)),
                 *lopsided(d, *gated(d, (2, 3), (3,)), order=1, large=5),
+                d.case("x (3, 3), beta (3,)", *gated(d, (3, 3), (3,))),
             ],
             gradcheck=lambda d: gated(d, (2, 3), (3,)),
         ),
@@ -229,6 +234,8 @@ wrong.habits(
     "kept_outside_ctx",
     upstream_ignored="Your gradients do not depend on the upstream gradient: multiply both by it.",
     nothing_returned=NOTHING_FOR_BOTH,
+    detached="Your first derivatives are right and your second are missing: detach (or .data) cuts x and beta out of the "
+    "graph of the gradients. Use what you saved as it is.",
     autograd_in_backward="Your backward lets torch.autograd differentiate forward. The task is to write the "
     "vector-Jacobian product yourself: s + beta x s (1 - s) for x, x^2 s (1 - s) for beta, times g.",
 )
@@ -255,6 +262,27 @@ def divides_by_beta(x, beta):
 )
 def tensor_as_number(x, beta):
     return x * torch.sigmoid(beta.item() * x)
+
+
+@task.mistake(
+    "value",
+    "Your sigmoid takes the absolute value of beta. beta may be negative too, and then the sigmoid falls where it rises "
+    "otherwise: multiply by beta as it is.",
+)
+class beta_without_sign(SwishNew):
+    @staticmethod
+    def forward(x, beta):
+        return x * torch.sigmoid(beta.abs() * x)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, beta = ctx.saved_tensors
+        return Steps.of(x, beta.abs(), g)
+
+
+@wrong.forward("value", RENAMED.format("x and beta"))
+def arguments_renamed(input, beta):
+    return input * torch.sigmoid(beta * input)
 
 
 @wrong.step(
@@ -287,6 +315,48 @@ def square_forgotten(x, beta, s):
     return x * s * (1 - s)
 
 
+@wrong.step(
+    "by_beta",
+    "gradient",
+    "You divide by beta to get its gradient from that of x: at beta = 0 this is 0 / 0, nan. The term itself is "
+    "x^2 s (1 - s), which has no beta in front.",
+)
+def beta_gradient_divided(x, beta, s):
+    return x * (beta * x * s * (1 - s)) / beta
+
+
+@wrong.backward(
+    "gradient",
+    "You divide the output by x to get the sigmoid: at x = 0 this is 0 / 0, nan. Compute it again, "
+    "torch.sigmoid(beta * x).",
+    saves=lambda x, beta, y: (x, beta, y),
+)
+def divides_output(x, beta, y, g):
+    s = y / x
+    return g * (s + beta * y * (1 - s)), (g * x * y * (1 - s)).sum_to_size(beta.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "You divide the output by x + 1e-8 to get the sigmoid. That is not exact: at x = 0 it gives 0 where the sigmoid is "
+    "1/2, and near 0 digits are wrong. Compute it again, torch.sigmoid(beta * x).",
+    saves=lambda x, beta, y: (x, beta, y),
+)
+def divides_output_by_nearly_x(x, beta, y, g):
+    s = y / (x + 1e-8)
+    return g * (s + beta * y * (1 - s)), (g * x * y * (1 - s)).sum_to_size(beta.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward asks for the largest element (max) of x or beta * x, which raises for an input with no elements. "
+    "torch.sigmoid is right for numbers of every size, so there is nothing to ask.",
+)
+def maximum_of_nothing(x, beta, g):
+    (beta * x).abs().max()
+    return Steps.of(x, beta, g)
+
+
 @wrong.backward(
     "gradient",
     "Your backward returns None for beta, so beta never learns. It is a tensor: its gradient is g x^2 s (1 - s), "
@@ -314,6 +384,18 @@ def beta_summed_over_everything(part, beta):
 )
 def beta_summed_over_the_first_axis(part, beta):
     return part.sum(0) if part.ndim else part
+
+
+@wrong.step(
+    "summed",
+    "gradient",
+    "Your gradient for beta sums over the first axis and reshapes. Where beta was copied along another axis, as (n, 1), "
+    "this is wrong or raises: sum over the axes along which beta was copied, or use sum_to_size.",
+)
+def first_axis_and_reshaped(part, beta):
+    if part.shape == beta.shape:
+        return part
+    return part.sum(0).reshape(beta.shape) if beta.ndim else part.sum()
 
 
 @wrong.backward(
@@ -357,6 +439,21 @@ def second_overflows(z):
     return 1 / (1 + torch.exp(-z))
 
 
+@wrong.step("sigmoid", "extremes", SECOND_OVERFLOWS)
+def second_of_both_branches(z):
+    return torch.where(z >= 0, 1 / (1 + torch.exp(-z)), torch.exp(z) / (1 + torch.exp(z)))
+
+
+@wrong.step(
+    "sigmoid",
+    "extremes",
+    "In backward you keep the sigmoid away from 0 and 1 by clamp. s (1 - s) is then too large far from 0, and there x is "
+    "large too. torch.sigmoid needs no help: 0 and 1 are right.",
+)
+def sigmoid_clamped(z):
+    return torch.sigmoid(z).clamp(1e-7, 1 - 1e-7)
+
+
 @wrong.backward(
     "second_order",
     "Your first derivatives are right, but the sigmoid was computed in forward and saved (or is detached), so it "
@@ -371,7 +468,7 @@ def saves_sigmoid(x, beta, s, g):
 @task.mistake(
     "second_order",
     "Your first derivatives are right and your second are missing: both derivatives were computed in forward and "
-    "saved, or what you saved is detached, so torch takes them for constants. Save x and beta, and compute in "
+    "saved, or you save copies, so torch takes them for constants. Save x and beta, and compute in "
     "backward.",
 )
 class saves_derivative(SwishNew):
@@ -408,6 +505,28 @@ def special_case_at_zero(ctx, x, beta, g):
     return SwishNew.backward(ctx, g)
 
 
+@wrong.step(
+    "by_x",
+    "second_order",
+    "Where beta is 0 you put the constant 1/2 for the derivative by x. The number is right there, and as a function of "
+    "beta it is not constant: its own derivative is x / 2. The general formula holds at 0, too.",
+)
+def half_at_zero(x, beta, s):
+    return torch.where(beta == 0, 0.5, s + beta * x * s * (1 - s))
+
+
+@wrong.step(
+    "by_x",
+    "second_order",
+    "The derivative by x is right, and its own derivative by beta has the factor beta where it needs x. In z = beta x "
+    "the inner derivative by x is beta, and by beta it is x.",
+)
+def inner_factors_confused(x, beta, s):
+    z = beta.detach() * (x + (beta - beta.detach()))  # beta x, with both derivatives beta
+    s = torch.sigmoid(z)
+    return s + z * s * (1 - s)
+
+
 @wrong.step("sigmoid", "second_order", SIGMOID_BY_ABS)
 def sigmoid_by_abs(z):
     return by_abs(z)
@@ -427,6 +546,11 @@ def writes_into_upstream(x, beta, g):
 )
 def writes_into_input(x, beta):
     return x.mul_(torch.sigmoid(beta * x))
+
+
+@wrong.saves("contract", SAVES_DATA)
+def saves_data(x, beta, y):
+    return x.data, beta.data
 
 
 @wrong.backward(
