@@ -31,6 +31,16 @@ div.cell { contain: paint; }
 pre, div.output_area, div.text_cell_render, math { max-width: 100%; overflow-x: auto; }
 div.container { max-width: 100%; }
 div.prompt { min-width: 0; }
+.panel-heading { overflow: hidden; overflow-wrap: anywhere; }
+.panel-heading code { white-space: normal; }
+div.input_area, div.output_subarea { width: 100%; }
+.output_html details { margin-top: 10px; }
+.output_html details pre { user-select: all; }
+</style>
+<style media="screen and (max-width: 600px)">
+.output_html .row > .col-xs-2, .output_html .row > .col-xs-10 { width: 100%; }
+div.input, div.output_area { flex-direction: column; align-items: stretch; }
+#notebook-container, .container { padding-left: 4px; padding-right: 4px; }
 </style>
 </head>"""
 SCRIPT = re.compile(r"<script\b[^>]*>.*?</script\s*>", re.DOTALL | re.IGNORECASE)
