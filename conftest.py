@@ -37,6 +37,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/engine/test_dask.py",
     "tests/engine/test_postgres.py",
     "tests/graders/test_paste.py::test_the_code_of_every_mistake",
+    "tests/path/test_formgrader.py",
     "tests/tools/test_bench.py",
     "tests/tools/test_bench_grading.py",
     "tests/tools/test_latest.py",

@@ -149,7 +149,7 @@ def _layout(verdict: Verdict) -> str:
         f'<div class="col-xs-10"><code>{escape(value)}</code></div></div>'
         for name, value in verdict.evidence.items()
     )
-    code = f"<details><summary>{PASTE}</summary><pre><code>{escape(verdict.code)}</code></pre></details>"
+    code = f'<div class="text-muted">{PASTE}</div><pre><code>{escape(verdict.code)}</code></pre>'
     return (
         f'<div class="alert alert-{colour}"><div><strong>{escape(verdict.title)}</strong></div>'
         f"<div>{escape(verdict.message)}</div></div>{rows}{code if verdict.code else ''}"
