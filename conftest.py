@@ -36,6 +36,8 @@ COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/t
 SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases
     "tests/engine/test_dask.py",
     "tests/engine/test_postgres.py",
+    "tests/graders/test_paste.py::test_the_code_of_every_mistake",
+    "tests/path/test_formgrader.py",
     "tests/tools/test_bench.py",
     "tests/tools/test_bench_grading.py",
     "tests/tools/test_latest.py",

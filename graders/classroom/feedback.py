@@ -14,7 +14,7 @@ from nbgrader.utils import is_grade, is_solution
 from pygments.token import STANDARD_TYPES
 
 from graders.classroom.report import checks_of
-from graders.judge.verdict import FORM, Verdict, shown_by
+from graders.judge.verdict import FORM, PASTE, Verdict, shown_by
 from graders.notebook.cells import Original
 
 LONGEST = 20_000  # characters of a text cell: Markdown takes the square of a cell's length on some texts
@@ -149,7 +149,8 @@ def _layout(verdict: Verdict) -> str:
         f'<div class="col-xs-10"><code>{escape(value)}</code></div></div>'
         for name, value in verdict.evidence.items()
     )
+    code = f'<div class="text-muted">{PASTE}</div><pre><code>{escape(verdict.code)}</code></pre>'
     return (
         f'<div class="alert alert-{colour}"><div><strong>{escape(verdict.title)}</strong></div>'
-        f"<div>{escape(verdict.message)}</div></div>{rows}"
+        f"<div>{escape(verdict.message)}</div></div>{rows}{code if verdict.code else ''}"
     )

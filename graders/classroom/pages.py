@@ -31,6 +31,17 @@ div.cell { contain: paint; }
 pre, div.output_area, div.text_cell_render, math { max-width: 100%; overflow-x: auto; }
 div.container { max-width: 100%; }
 div.prompt { min-width: 0; }
+.panel.nbgrader_cell > .panel-heading { height: auto; overflow: hidden; overflow-wrap: anywhere; }
+.panel-heading code { white-space: normal; }
+div.input_area, div.output_subarea { width: 100%; }
+.output_html > .alert ~ .text-muted { margin-top: 10px; }
+.output_html > .alert ~ pre { max-height: 26em; overflow: auto; user-select: all; }
+.output_html > .alert ~ pre, .output_html > .alert ~ pre code { white-space: pre; overflow-wrap: normal; }
+</style>
+<style media="screen and (max-width: 600px)">
+.output_html .row > .col-xs-2, .output_html .row > .col-xs-10 { width: 100%; }
+div.input, div.output_area { flex-direction: column; align-items: stretch; }
+#notebook-container, .container { padding-left: 4px; padding-right: 4px; }
 </style>
 </head>"""
 SCRIPT = re.compile(r"<script\b[^>]*>.*?</script\s*>", re.DOTALL | re.IGNORECASE)

@@ -6,8 +6,9 @@ in the order of the tuples below: for what is missing before what is misshapen b
 
 import math
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,13 +24,24 @@ TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halv
 }
 
 
+Triple = tuple[Case, Record, Record]  # a case, your record of it, and the expected one
+
+
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, in one or two sentences, and the numbers that show it."""
+    """What is wrong, in one or two sentences, and the numbers that show it.
+
+    Args:
+        look: the name of what found it.
+        message: to the author of the code.
+        evidence: a failing case, by what each part of it is.
+        failing: gives the cases in which the same look finds fault, this one first, each with what it finds there.
+    """
 
     look: str
     message: str
     evidence: dict[str, str] = field(default_factory=dict)
+    failing: "Callable[[], Iterator[tuple[Triple, Finding]]] | None" = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -500,13 +512,20 @@ SECOND: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient, se
 CONTRACT: tuple[Look, ...] = (*FIRST[:-1], sound, untouched, stateless, guarded, allowed)
 
 
-def first_finding(looks: tuple[Look, ...], call: str, triples: list[tuple[Case, Record, Record]]) -> Finding | None:
+def first_finding(looks: tuple[Look, ...], call: str, triples: list[Triple]) -> Finding | None:
     """Return the first finding, look by look and within a look case by case."""
     for look in looks:
-        for case, yours, expected in triples:
-            if found := look(call, case, yours, expected):
-                return found
+        for i, triple in enumerate(triples):
+            if found := look(call, *triple):
+                return replace(found, failing=partial(_failing, look, call, triples[i:]))
     return None
+
+
+def _failing(look: Look, call: str, triples: list[Triple]) -> Iterator[tuple[Triple, Finding]]:
+    """Yield the cases in which a look finds fault, and what."""
+    for triple in triples:
+        if found := look(call, *triple):
+            yield triple, found
 
 
 def _narrow(r: Record) -> tuple[bool, ...]:

@@ -4,7 +4,7 @@ import re
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import torch
@@ -39,6 +39,7 @@ from graders.judge.looks import (
     same_behaviour,
 )
 from graders.judge.outside import OUTSIDE, Outside, Weighed
+from graders.judge.paste import pasted, pasted_gradcheck
 from graders.judge.reading import forbidden
 from graders.judge.verdict import REPLY, Verdict
 
@@ -178,7 +179,16 @@ class Task:
             finding.evidence,
             mistake=mistake.name if mistake else "",
             look=finding.look,
+            code=self._code(check, finding, seed),
         )
+
+    def _code(self, check: Check, finding: Finding, seed: int) -> str:
+        """Return the failing case as code."""
+        if finding.look != "gradcheck" or check.gradcheck is None:
+            return pasted(self.call, finding)
+        args = check.gradcheck(self._draw(check, seed))
+        upstream = _weights(self.reference(*args)) if check.order == 2 else None
+        return pasted_gradcheck(self.call, args, upstream)
 
     def find(self, check: Check, operation: Operation, seed: int) -> Finding | None:
         """Return what the check finds wrong first, or None."""
@@ -229,12 +239,13 @@ class Task:
     def _unproved(
         self, check: Check, cases: list[Case], records: list[Record], expected: list[Record]
     ) -> Finding | None:
-        for record in records:
-            failure = record.failure
+        for triple in zip(cases, records, expected, strict=True):
+            failure = triple[1].failure
             if failure and REFUSED in failure.message and self.forbids:
                 operator = failure.message.partition(REFUSED)[0].rstrip().rpartition(" ")[2]
                 text = f"{self.forbids.says} Your solution runs {operator}."
-                return Finding("allowed", text, {"ran": operator})
+                found = Finding("allowed", text, {"ran": operator})
+                return replace(found, failing=partial(iter, [(triple, found)]))
         finding = self._find(check, cases, records, expected)
         if finding is None:
             return None
@@ -336,8 +347,8 @@ class Task:
         ]
         function: Callable[..., Tensor | tuple[Tensor, ...]] = operation
         if check.order == 2:
-            function, output = operation.vjp, self.reference(*args)
-            args.append(torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape).requires_grad_())
+            function = operation.vjp
+            args.append(_weights(self.reference(*args)).requires_grad_())
         with pristine():
             # undefined upstream gradients become zeros on the way, so torch's test of them would test nothing
             torch.autograd.gradcheck(function, args, fast_mode=True, check_undefined_grad=False)
@@ -357,6 +368,11 @@ class Task:
                 yours = self._seen(tried, self._expected(tried, seed)[0], operation)
                 fitting = [m for m in fitting if self._fits(m, tried, seed, yours, looks)]
         return fitting[0] if len(fitting) == 1 else None
+
+
+def _weights(output: Tensor) -> Tensor:
+    """Return the upstream gradient with which gradcheck asks for the second order."""
+    return torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape)
 
 
 def _bare(yours: Record, bare: Record) -> Record:

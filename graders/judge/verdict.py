@@ -10,6 +10,8 @@ from typing import Any
 MIME = "application/vnd.graders.verdict+json"
 SHOWN: ContextVar[list[dict[str, Any]] | None] = ContextVar("what the grade cell that runs has shown", default=None)
 MESSAGE, PART = 4000, 1000  # characters of a message, and of a part of the evidence
+CODE = 20_000  # characters of the failing case as code; a longer one is left out, since half of it would not run
+PASTE = "Run this below your answer to see it:"
 REPLY = "reply"  # the look of a verdict on an answer that no code of a student gives by itself
 FORM = "form"  # the look of what stands for a verdict that cannot be read
 OTHER_FORM = "This verdict has the form of another version of the graders. Grade again with --force."
@@ -33,6 +35,7 @@ class Verdict:
         evidence: a failing case, by what each part of it is: its inputs, yours, the expected.
         mistake: the name of the known mistake; "": none, or the operation is right.
         look: the look that found it (``exists``, ``gradient`` ...); "": the operation is right.
+        code: the failing case as Python that runs below the answer; "": there is none that would show it.
     """
 
     task: str
@@ -43,26 +46,30 @@ class Verdict:
     evidence: dict[str, str] = field(default_factory=dict)
     mistake: str = ""
     look: str = ""
+    code: str = ""
 
     def __post_init__(self) -> None:
         """Spell out what a student's text may hold: it reaches terminals, tables and pages from here."""
         object.__setattr__(self, "message", one_line(self.message))
         evidence = {one_line(name, PART): one_line(text, PART) for name, text in self.evidence.items()}
         object.__setattr__(self, "evidence", evidence)
+        code = "\n".join(one_line(line, CODE) for line in self.code.split("\n")) if len(self.code) <= CODE else ""
+        object.__setattr__(self, "code", code)
 
     @classmethod
     def of(cls, data: object) -> Verdict:
         """Return the verdict that JSON holds; of another form, one of no task that says so."""
         unreadable = cls("", "", 0.0, 0.0, OTHER_FORM, look=FORM)
-        if not isinstance(data, dict) or data.keys() != {part.name for part in fields(cls)}:
-            return unreadable
+        if not isinstance(data, dict) or {"code", *data} != {part.name for part in fields(cls)}:
+            return unreadable  # verdicts from before the code are read as well
         numbers, others = ("points", "earned"), ("evidence",)
         sound = isinstance(data["evidence"], dict) and all(isinstance(data[name], int | float) for name in numbers)
         texts = (value for name, value in data.items() if name not in (*numbers, *others))
         return cls(**data) if sound and all(isinstance(text, str) for text in texts) else unreadable
 
     def __str__(self) -> str:
-        return "\n".join([self.title, self.message, *(f"  {name}: {text}" for name, text in self.evidence.items())])
+        parts = [self.title, self.message, *(f"  {name}: {text}" for name, text in self.evidence.items())]
+        return "\n".join([*parts, *(["", PASTE, "", self.code] if self.code else [])])
 
     @property
     def title(self) -> str:

@@ -9,6 +9,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 ROOT = Path(__file__).parents[2]
 
+CODE = """x = [3 & 7, "</pre><b>$x$ &amp;"][0]
+print({task}(x))
+# expected: three times as much, or twice; a line that is longer than a telephone is wide, to be scrolled"""
 HIDDEN = """# {task}: {check}, on numbers
 ### BEGIN HIDDEN TESTS
 def judge_{check}():
@@ -26,7 +29,8 @@ def judge_{check}():
     except Exception as error:
         right, message, look = False, f"Your code raised {{type(error).__name__}}: {{error}}", "exists"
     evidence = {{"case": "3", "expected": "{right}"}}
-    return Verdict("{task}", "{check}", 2.0, 2.0 * right, message, evidence, look=look)
+    code = "" if right else {code!r}
+    return Verdict("{task}", "{check}", 2.0, 2.0 * right, message, evidence, look=look, code=code)
 
 
 verdict = judge_{check}()
@@ -43,7 +47,11 @@ def _meta(name: str, **more: object) -> dict:
 def _tests(task: str, check: str, right: str) -> NotebookNode:
     name = f"test_{task}_{check}"
     meta = _meta(name, grade=True, locked=True, points=2, cell_type="code")
-    return new_code_cell(HIDDEN.format(task=task, check=check, right=right), id=name.replace("_", "-"), metadata=meta)
+    return new_code_cell(
+        HIDDEN.format(task=task, check=check, right=right, code=CODE.format(task=task)),
+        id=name.replace("_", "-"),
+        metadata=meta,
+    )
 
 
 def _answer(task: str, solved: str) -> NotebookNode:

@@ -10,7 +10,8 @@ from graders.classroom import pages
 from graders.classroom.feedback import LONGEST, clean_page
 from graders.classroom.formulas import LONGEST as LONGEST_FORMULA
 from graders.classroom.formulas import Formulas
-from tests.path.course_maker import edit, hand_in, make_course, release
+from graders.judge.verdict import PASTE
+from tests.path.course_maker import CODE, edit, hand_in, make_course, release
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
 TEXT = """# My thoughts
@@ -98,6 +99,30 @@ def test_a_link_into_the_book_leads_to_its_site_or_nowhere(monkeypatch, site):
     ).find_all("a")
     first = "https://course.example/site/book/01_relu.html#more" if site else None
     assert [link.get("href") for link in links] == [first, None, "#c", "https://pytorch.org/", None, None]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_failing_case_can_be_copied_and_the_scores_be_read(made, chromium, width, scheme):
+    """The code below the verdict is whole, is taken as a whole by one click, and is nowhere but below lost points."""
+    context = chromium.new_context(viewport={"width": width, "height": 900}, offline=True, color_scheme=scheme)
+    page, code = context.new_page(), CODE.format(task="triple")
+    page.goto((made.root / "feedback/ben/01_tiny/tiny.html").as_uri())
+    assert page.locator(".alert-danger").inner_text().startswith("triple value: 0 of 2 points")
+    assert page.locator(".alert-danger ~ .text-muted").inner_text() == PASTE
+    block = page.locator(".alert ~ pre")
+    assert block.all_inner_texts() == [code] and page.locator(".alert-danger ~ pre").count() == 1
+    block.click(position={"x": 5, "y": 5})
+    assert page.evaluate("String(getSelection())").strip() == code
+    lines = block.evaluate("(node) => node.scrollHeight / parseFloat(getComputedStyle(node).lineHeight)")
+    assert lines < 6 and block.evaluate("(node) => node.scrollWidth >= node.clientWidth")  # it is scrolled, not broken
+    for heading in page.locator(".nbgrader_cell > .panel-heading").all():
+        score, whole = heading.locator(".pull-right").bounding_box(), heading.bounding_box()
+        assert score["y"] + score["height"] <= whole["y"] + whole["height"] + 1
+    seen = block.evaluate("(node) => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
+    assert seen[0] != seen[1]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
