@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graders.judge.wording import KEPT_AS_ATTRIBUTE, KEPT_OUTSIDE, NO_FUNCTION, WRITES_INTO_UPSTREAM
+from graders.judge.wording import KEPT_OUTSIDE, NO_FUNCTION, WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong, changed
 from graders.sets.flash_attention.flash_attention import Inner, task
 from graders.sets.flash_attention.mistakes_of_both import one_length_for_both, ragged_tail_dropped, whole_scores
@@ -748,9 +748,8 @@ def autograd_in_backward(ctx, g):
 
 @task.mistake(
     "contract",
-    KEPT_AS_ATTRIBUTE.replace(" x ", " tensors ")
-    .replace("when x is", "when one is")
-    .replace("an attribute", "attributes"),
+    "You keep tensors as attributes of ctx, where torch does not watch them: when one is changed in place before backward, "
+    "the gradient is silently wrong. Use ctx.save_for_backward.",
 )
 class kept_as_attribute(Parts):
     @staticmethod
