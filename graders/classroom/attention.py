@@ -1,11 +1,13 @@
 """The table at the end of `grade`: whose submission a person should look at, worst first."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from graders.notebook.codes import Code
 from graders.notebook.problem import Problem, printable
 
 ROWS = 20  # students at most
+ALIKE = 5  # lines about one student with the same code; the doctor prints them all
 LINKS = (Code.SYMBOLIC_LINK, Code.HARD_LINK, Code.NAMED_PIPE, Code.SOCKET, Code.DEVICE, Code.LINKED_FOLDER)
 STOPPED = (Code.CELL_TIME, Code.KERNEL_DIED, Code.NOTEBOOK_TIME)
 RESTORED = (
@@ -23,6 +25,23 @@ def _kind(problem: Problem) -> tuple[int, str] | None:
     if problem.code in STOPPED:
         return 2, "stopped"
     return (3, "restored") if problem.code in RESTORED else None
+
+
+def brief(student: str, problems: Sequence[Problem]) -> list[str]:
+    """Return the lines about a student: of many with the same code the first few, then how many more there are.
+
+    A notebook in which everything was changed would otherwise push what is said of others off the screen.
+    """
+    lines, counts = [], Counter(problem.code for problem in problems)
+    seen: Counter[Code] = Counter()
+    for problem in problems:
+        seen[problem.code] += 1
+        if seen[problem.code] < ALIKE or counts[problem.code] <= ALIKE:
+            lines.append(f"{student}: {problem}")
+        elif seen[problem.code] == ALIKE:
+            more = counts[problem.code] - ALIKE + 1
+            lines.append(f"{student}: {printable(problem.file, 100)}: {more} more faults like the one before.")
+    return lines
 
 
 def attention(faults: Mapping[str, Sequence[Problem]]) -> list[str]:

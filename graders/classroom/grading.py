@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from graders.classroom.attention import brief
 from graders.classroom.console import clock, overwrites, progress, say
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
@@ -84,7 +85,7 @@ class Grading:
                 left -= not isinstance(outcome, Kept)
                 if problems:
                     faults[student] = problems
-                    say(*(f"{student}: {problem}" for problem in problems))
+                    say(*brief(student, problems))
                 if not isinstance(outcome, Kept) or overwrites():
                     rate = _rate(time.monotonic() - start, graded, left)
                     progress(f"{self.assignment}: {number} of {len(plan)}, {student}{rate}")
