@@ -129,7 +129,7 @@ def test_nothing_is_left(graded):
 
 @pytest.mark.parametrize("graded", PAGES, indirect=True)
 def test_the_feedback_is_inert(graded):
-    names = [attack.name for attack in graded.attacks]
+    names = [attack.name for attack in graded.attacks if attack.ours is not None]  # what is refused has no page
     found = arena.feedback(graded.root / "course", graded.more, "01_relu", names)
     assert found == {name: [] for name in names}
 
