@@ -491,25 +491,37 @@ def _spoil(tensor: Tensor) -> None:
         tensor.copy_(tensor.roll(1))
 
 
+def _touch(tensor: Tensor) -> None:
+    """Change a tensor in place so that it holds what it held: torch counts it all the same."""
+    tensor.copy_(tensor.clone())
+
+
 def _overwrite(operation: Callable[..., object], case: Case, record: Record) -> None:
     if case.upstream is None:
         return
     names = [f"argument {i}" for i, a in enumerate(case.args) if isinstance(a, Tensor)]
     found: list[tuple[str, Gradients | None]] = []
     for name in [*names, "the output"]:
-        args, inputs, given = _arguments(case)
-        output = _again(operation, case, args, record)
-        targets = {f"argument {one.position}": one.now for one in given if one.now is args[one.position]} | {
-            "the output": output
-        }
-        try:
-            with torch.no_grad():
-                _spoil(targets[name])
-            upstream = _upstream(case, output)
-            found.append((name, _values(_gradients(case, [output], inputs, [upstream]))))
-        except STUDENT_ERRORS:
-            found.append((name, None))
+        found.append((name, _after(_spoil, name, operation, case, record)))
+        if found[-1][1] is None:  # by torch's count of changes, or by a comparison of the operation's own
+            unnoticed = _after(_touch, name, operation, case, record)
+            found += [(f"{name} .version", unnoticed)] if unnoticed is not None else []
     record.overwritten = tuple(found)
+
+
+def _after(
+    change: Callable[[Tensor], None], name: str, operation: Callable[..., object], case: Case, record: Record
+) -> Gradients | None:
+    """Return the gradients of a call of which a tensor is changed before backward; None where that raises."""
+    args, inputs, given = _arguments(case)
+    output = _again(operation, case, args, record)
+    targets = {f"argument {one.position}": one.now for one in given if one.now is args[one.position]}
+    try:
+        with torch.no_grad():
+            change(output if name == "the output" else targets[name])
+        return _values(_gradients(case, [output], inputs, [_upstream(case, output)]))
+    except STUDENT_ERRORS:
+        return None
 
 
 def _denied(trace: Trace, case: Case, where: str) -> list[str]:

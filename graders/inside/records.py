@@ -129,7 +129,8 @@ class Record:
         sibling: the gradient of a tensor that was added to the output: the upstream gradient, if nobody wrote into it.
         interleaved: the gradients when another forward runs before backward.
         repeated: the gradients of a second backward through the same graph.
-        overwritten: per tensor changed in place before backward, (its name, the gradients, or None where torch raised).
+        overwritten: per tensor changed in place before backward, (its name, the gradients, or None where that raised);
+            where it raised, and does not if the tensor holds what it held, (its name .version, the gradients) as well.
         kept_bytes: what stays in memory for backward beside the arguments and the numbers of the outputs.
         kept_arguments: the arguments (by position) that are kept for backward.
         denied: operators of `Case.deny` that ran, with the pass: "aten::tanh in backward".

@@ -186,7 +186,7 @@ def _place(case: Case) -> Rule:
             return False
         if found := PLACE.fullmatch(value):
             return int(found[1]) < len(case.args)
-        return value in ("the output", "the upstream gradient", *SETTINGS)
+        return value in ("the output", "the output .version", "the upstream gradient", *SETTINGS)
 
     return place
 

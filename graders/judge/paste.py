@@ -309,8 +309,10 @@ def _other(expression: str, value: object) -> str:
 def _guarded(s: Script, yours: Record, expected: Record, finding: Finding) -> None:
     if expected.grads is None:
         return
-    places = [(what, grads) for what, grads in yours.overwritten if grads is not None]
+    places = [(what, grads) for what, grads in yours.overwritten if grads is not None and " ." not in what]
     wrong = [(w, g) for w, g in places if any(off(a, b) for a, b in zip(g, expected.grads, strict=False))]
+    if not wrong and any(w.endswith(" .version") for w, _ in places):
+        return  # what is seen is that nothing raises, where no number changes
     what: str = wrong[0][0] if wrong else "the output"
     grads = wrong[0][1] if wrong else None
     s.inputs()

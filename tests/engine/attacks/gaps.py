@@ -1,8 +1,7 @@
 """What is not defended: submissions that earn more than they should, for a person to find. Not part of the suite.
 
-A right number is a right number wherever it comes from, a process that knows when it is weighed can hold what it then
-lets go of, and one that watches its tensors itself can raise what torch raises. The manual names each of these; a test
-holds that they are what it says.
+A right number is a right number wherever it comes from, and a process that knows when it is weighed can hold what it
+then lets go of. The manual names each of these; a test holds that they are what it says.
 """
 
 from tests.engine.attacks import RIGHT, Attack
@@ -29,33 +28,5 @@ GAPS = [
 """,
         },
         honest=16,
-    ),
-    Attack(
-        name="borrowed-error",
-        kind="Not defended",
-        tries="keeps its input in a list, unseen by torch, and raises torch's own error itself when a sum says it changed",
-        answers={
-            "Square": """INPUTS = []
-
-class Square(torch.autograd.Function):
-    @staticmethod
-    def forward(x):
-        return x * x
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.number = len(INPUTS)
-        INPUTS.append((inputs[0], inputs[0].detach().double().sum().item()))
-
-    @staticmethod
-    def backward(ctx, g):
-        x, before = INPUTS[ctx.number]
-        if x.detach().double().sum().item() != before:
-            raise RuntimeError("one of the variables needed for gradient computation has been modified by an "
-                               "inplace operation: [torch.DoubleTensor [5]] is at version 1; expected version 0 instead.")
-        return 2 * x * g
-"""
-        },
-        honest=3.0,
     ),
 ]

@@ -330,6 +330,34 @@ def put(x):
         honest=10.0,
     ),
     Attack(
+        name="borrowed-error",
+        kind="Torch's own ways",
+        tries="keeps its input in a list, unseen by torch, and raises torch's own error itself when a sum says it changed",
+        answers={
+            "Square": """INPUTS = []
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.number = len(INPUTS)
+        INPUTS.append((inputs[0], inputs[0].detach().double().sum().item()))
+
+    @staticmethod
+    def backward(ctx, g):
+        x, before = INPUTS[ctx.number]
+        if x.detach().double().sum().item() != before:
+            raise RuntimeError("one of the variables needed for gradient computation has been modified by an "
+                               "inplace operation: [torch.DoubleTensor [5]] is at version 1; expected version 0 instead.")
+        return 2 * x * g
+"""
+        },
+        honest=3.0,
+    ),
+    Attack(
         name="odd-layouts",
         kind="Torch's own ways",
         tries="returns sparse tensors with indices that point nowhere, nested, quantized and 8-bit ones, and empty storages",
