@@ -33,7 +33,6 @@ OVER = (-signal.SIGKILL, -signal.SIGXCPU)  # how a process ends that has used up
 
 def main() -> None:
     """Answer one message: see `run`."""
-    torch.set_num_threads(1)
     json.dump(run(**json.load(sys.stdin)), sys.stdout)
 
 
@@ -51,6 +50,7 @@ def run(
         limit: seconds of the processor for each run.
         total: seconds by the clock for all of them, less those in which another had the processor.
     """
+    torch.set_num_threads(1)  # a child that shares out its work waits for the parent's threads, which it has not got
     # torch loads hundreds of modules at the first call of these: once here, not in every child
     x = torch.zeros(1, requires_grad=True)
     torch.autograd.grad(x.exp(), x, torch.ones_like(x))

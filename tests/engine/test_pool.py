@@ -87,11 +87,11 @@ def test_one_that_takes_long_holds_up_no_other(tmp_path):
     root = tiny_course(tmp_path, ada=ENDLESS, **others)
     code, out, err = grade(root, "--workers", "2", "--timeout", "15")
     assert code == 1
-    assert lines(out) == [*others, "ada"]
+    assert (sorted(lines(out)[:-1]), lines(out)[-1]) == ([*others], "ada")
     assert "ada: tiny.ipynb: cell triple ran longer than 15 s" in err
     assert len(err.splitlines()) == 1
     assert scores(root) == dict.fromkeys(others, 6) | {"ada": 4}
-    assert re.search(r"01_tiny: 7 of 8, s6, (\d+\.\d a second|\d+ a minute), \d+:\d\d left", out), out
+    assert re.search(r"01_tiny: 7 of 8, s[0-6], (\d+\.\d a second|\d+ a minute), \d+:\d\d left", out), out
     assert re.search(r"(?m)^01_tiny: 8 of 8 submissions graded in \d+:\d\d, 1 fault above\.$", out.strip()), out
 
 

@@ -9,7 +9,13 @@ import torch
 
 from graders.inside.operation import Operation, Responder, receive, send, serve
 
-torch.set_num_threads(1)
+torch.set_num_threads(1)  # while modules of tests are loaded
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """A child of this process would wait for threads that another test has started here, and a child has not."""
+    torch.set_num_threads(1)
 
 
 @contextmanager

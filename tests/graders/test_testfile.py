@@ -231,6 +231,14 @@ def test_a_run_is_limited_by_what_it_takes_of_the_processor(run: Callable) -> No
     assert [s["status"] for s in said] == ["passed", "passed"]
 
 
+def test_a_file_does_not_wait_for_threads_of_the_process_that_forked_it(run: Callable) -> None:
+    """OpenMP's threads stay with the parent; a child that shares out its work with them would wait for ever."""
+    torch.set_num_threads(2)
+    torch.randn(1 << 22).exp()
+    said = run("import torch\ndef test_a():\n    torch.linspace(-5, 5, 101).exp()\n", limit=5.0, total=20.0)
+    assert [s["status"] for s in said] == ["passed", "passed"]
+
+
 def test_who_sleeps_is_stopped_by_the_clock(run: Callable) -> None:
     said = run("import time\ndef test_a():\n    time.sleep(600)\n", sources=5, limit=5.0, total=1.0)
     assert [(s["status"], s["test"], s["limit"]) for s in said] == [("timed out", "test_a", 1.0)]
