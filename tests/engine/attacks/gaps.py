@@ -6,6 +6,7 @@ then lets go of. The manual names each of these; a test holds that they are what
 
 from tests.engine.attacks import RIGHT, Attack
 from tests.engine.attacks.keeping import HONEST, KEEPS, LEAKY
+from tests.engine.attacks.torch_ways import BYTES, TANH
 
 GAPS = [
     Attack(
@@ -26,6 +27,28 @@ GAPS = [
         if g.numel() > 10**6: ballast.append(b'x' * (12 << 20))
         return Honest.backward(ctx, g)
 """,
+        },
+        honest=16,
+    ),
+    Attack(
+        "own-room",
+        "Not defended",
+        "keeps its input too, as bytes in room of its own that it took, and wrote to, before anybody measured",
+        first=BYTES.replace("mmap, ", "")
+        + """
+ROOM, NEXT = bytearray(b"1") * (256 << 20), [0]
+
+def put(x):
+    data = plain(x)[: len(ROOM)]
+    start = NEXT[0] if NEXT[0] + len(data) <= len(ROOM) else 0
+    ROOM[start : start + len(data)] = data
+    NEXT[0] = start + len(data)
+    return start, len(data)
+""",
+        answers={
+            "Square": RIGHT,
+            "LeakyReLU": LEAKY,
+            "Tanh": TANH.format(forward="        return torch.tanh(x)", keep="        ctx.place = put(inputs[0])"),
         },
         honest=16,
     ),
