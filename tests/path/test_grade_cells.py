@@ -174,5 +174,5 @@ def test_feedback_hides_the_tests(graded, kind):
     Feedback().preprocess(nbformat.v4.new_notebook(cells=cells), {})
     for cell in cells:
         shown = cell.source + str(cell.outputs)
-        assert not re.search(r"HIDDEN TESTS|graders|lambda|SOLUTION|grade\(|Traceback", shown), shown
+        assert not re.search(r"HIDDEN TESTS|graders|lambda:|SOLUTION|grade\(|Traceback", shown), shown
         assert " points" in cell.outputs[0].data["text/html"]
