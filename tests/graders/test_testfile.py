@@ -252,7 +252,7 @@ def test_all_runs_together_have_a_limit(run: Callable) -> None:
 def test_a_limit_that_the_file_makes_up_is_not_believed(run: Callable) -> None:
     forged = """import json, os, struct
 data = json.dumps({"status": "timed out", "test": "test_a", "limit": "ten"}).encode()
-for fd in range(3, 64):
+for fd in range(3, 4096):
     try:
         os.write(fd, struct.pack("!i", len(data)) + data)
     except OSError:

@@ -48,9 +48,9 @@ def test_memory_is_that_of_what_was_held() -> None:
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("memory is read from /proc")
     before = bench.start_counting("cpu")
-    torch.ones(8 << 20)  # 32 MiB, gone at once
-    assert 28 * bench.MIB < bench.held_at_most("cpu") - before < 40 * bench.MIB
-    assert bench.held_at_most("cpu") - bench.start_counting("cpu") >= 28 * bench.MIB  # counted anew
+    torch.ones(32 << 20)  # 128 MiB, gone at once; less could be a piece of what the process has already
+    assert 120 * bench.MIB < bench.held_at_most("cpu") - before < 140 * bench.MIB
+    assert bench.held_at_most("cpu") - bench.start_counting("cpu") >= 120 * bench.MIB  # counted anew
 
 
 def test_slopes_and_tables() -> None:
