@@ -46,7 +46,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/tools/test_latest.py",
     "tests/tools/test_stock.py",
 )
-ALWAYS = ("[gradients01-", "[keeping01-", "[verdicts01-")  # the classes of attacks that `make test` has too: on the judge
+ALWAYS = ("[gradients01-", "[keeping01-", "[verdicts01-")  # attacks on the judge: `make test` has them too
 
 
 def group(nodeid: str) -> str:
