@@ -57,7 +57,8 @@ def grade(set_name: str, task_name: str, check_name: str, get: Callable[[], Any]
                 raise TypeError(
                     f"{task_name} is an operation: pass a function that returns it, such as lambda: {task_name}"
                 )
-            verdict = task.judge(check_name, proxy.operation(get()) if desk else Operation(Responder(get)), seed)
+            answer = proxy.operation(get()) if desk else Operation(Responder(get))
+            verdict = task.judge(check_name, answer, seed, desk.judged if desk else None)
         elif desk:
             verdict = task.judge(check_name, desk.cell_source(task.first_line), seed, desk.run_file)
         else:

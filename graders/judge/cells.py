@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from IPython.core.inputtransformer2 import TransformerManager
-
 from graders.judge.lifting import lifts, strange
 from graders.judge.paths import USUAL, Answers, Steps, TooLong, Use, dotted, held, imports, root_of, shallow
 
@@ -105,6 +103,8 @@ def _as_python(text: str, magics: int) -> str:
         magics += len(ASSIGNED.findall(text))
         if magics * len(text) > MAX_REREAD:
             raise TooLong from None
+        from IPython.core.inputtransformer2 import TransformerManager  # for cells with magics alone
+
         return TransformerManager().transform_cell(text)
     return text  # as most are: the line numbers and the text stay
 

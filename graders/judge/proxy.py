@@ -3,7 +3,7 @@
 import builtins
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from graders.inside.operation import Operation
 from graders.inside.records import Failure
 from graders.inside.replies import answered
 from graders.inside.wire import Message
+from graders.judge.verdict import Verdict
 
 Ask = Callable[[str, Message], Message]  # a path and a message to the answer
 
@@ -70,6 +71,7 @@ class Desk:
         source: the text of the student's own cells so far.
         seed: of the hidden inputs.
         memory: the bytes that all of the submission's processes hold; None where nobody can tell.
+        judged: what each check found since the last cell of the student's ran, by task and check.
     """
 
     ask: Ask
@@ -78,6 +80,7 @@ class Desk:
     source: str
     seed: int
     memory: Callable[[], int | None] = lambda: None
+    judged: dict[tuple[str, str], Verdict] = field(default_factory=dict)
 
 
 DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)  # set while a grade cell runs on the trusted side

@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from graders.judge.draw import (  # noqa: F401 (the sets take them from here)
     Draw,
     operators,
 )
+from graders.judge.half import kept, whole
 from graders.judge.looks import (
     OBSERVED,
     SYMPTOMS,
@@ -59,7 +60,7 @@ class Check:
 
     Args:
         name: the last part of the grade cell's name.
-        points: what it earns, all or nothing.
+        points: what it earns; all, nothing, or a part where it fails by a mistake that another check is about.
         about: one line, printed in the grade cell for the student.
         why: why it matters; ends a message that names no known mistake.
         cases: inputs that reach every branch.
@@ -138,21 +139,55 @@ class Task:
         """Return the check of that name."""
         return next(c for c in self.checks if c.name == name)
 
-    def judge(self, name: str, operation: Operation, seed: int = 0) -> Verdict:
-        """Put the operation through one check.
+    def judge(
+        self,
+        name: str,
+        operation: Operation,
+        seed: int = 0,
+        judged: dict[tuple[str, str], Verdict] | None = None,
+        before: Sequence[Verdict] = (),
+    ) -> Verdict:
+        """Put the operation through one check, and where it fails by a mistake of another check, through that one too.
 
         Args:
             name: the check's.
             operation: the student's, wherever it runs.
             seed: of all inputs.
+            judged: what each check found so far, by task and check, and what this call adds: no check is run twice.
+            before: verdicts of other checks. Where what they found explains this check too, nothing else is looked for:
+                quicker, and nothing to give points by.
         """
-        try:
-            return self._judge(self.check(name), operation, seed)
-        except WireError as error:
-            message = f"Your code's reply was corrupted, so it could not be graded: {error}."
-            return Verdict(self.name, name, self.check(name).points, 0.0, message, look=REPLY)
+        judged = {} if judged is None else judged
+        verdict = self._found(name, operation, seed, judged, before)
+        about = verdict.after or ("value" if verdict.look == "gradcheck" and not verdict.mistake else "")
+        if not about or about == name or all(c.name != about for c in self.checks):
+            return verdict
+        own = self._found(about, operation, seed, judged)
+        if not own.mistake or own.after or verdict.mistake not in ("", own.mistake):
+            return verdict  # there it is another mistake, or none: each counts
+        verdict = replace(verdict, after=about)
+        if whole(self.name, own.mistake, own.look) or not verdict.points:
+            return verdict
+        return replace(verdict, earned=kept(verdict.points, own.points, self.points))
 
-    def _judge(self, check: Check, operation: Operation, seed: int) -> Verdict:
+    def _found(
+        self,
+        name: str,
+        operation: Operation,
+        seed: int,
+        judged: dict[tuple[str, str], Verdict],
+        before: Sequence[Verdict] = (),
+    ) -> Verdict:
+        """Return what a check finds, all or nothing; once for all that ask."""
+        if (self.name, name) not in judged:
+            try:
+                judged[self.name, name] = self._judge(self.check(name), operation, seed, before)
+            except WireError as error:
+                message = f"Your code's reply was corrupted, so it could not be graded: {error}."
+                judged[self.name, name] = Verdict(self.name, name, self.check(name).points, 0.0, message, look=REPLY)
+        return judged[self.name, name]
+
+    def _judge(self, check: Check, operation: Operation, seed: int, before: Sequence[Verdict]) -> Verdict:
         finding = self.find(check, operation, seed)
         if finding is None:
             count = len(self._expected(check, seed)[0])
@@ -160,11 +195,10 @@ class Task:
                 ", and gradcheck agrees." if check.gradcheck else "."
             )
             return Verdict(self.name, check.name, check.points, check.points, message)
-        mistake = (
-            None
-            if finding.look in ("exists", "source", OUTSIDE)
-            else self._recognise(check, finding.look, operation, seed + FRESH)
-        )
+        mistake = self._explained(check, finding.look, seed, before)
+        unnamed = any(verdict.look == finding.look and not verdict.mistake for verdict in before)
+        if mistake is None and not unnamed and finding.look not in ("exists", "source", OUTSIDE):
+            mistake = self._recognise(check, finding.look, operation, seed + FRESH)
         message = (
             mistake.message
             if mistake
@@ -182,6 +216,7 @@ class Task:
             mistake=mistake.name if mistake else "",
             look=finding.look,
             code=self._code(check, finding, seed),
+            after=mistake.caught_by if mistake and mistake.caught_by != check.name else "",
         )
 
     def _code(self, check: Check, finding: Finding, seed: int) -> str:
@@ -284,16 +319,50 @@ class Task:
         """Return a mistake's records of all cases of a check."""
         return [self._record(mistake, check, seed, i) for i in range(len(self._expected(check, seed)[0]))]
 
-    def _fits(self, mistake: Mistake, check: Check, seed: int, yours: list[Record], looks: Collection[str]) -> bool:
-        """Return whether a mistake behaves as these records say; most differ after a case or two."""
-        order = self._smallest_first(check, seed)
-        return all(same_behaviour(yours[i], self._record(mistake, check, seed, i), looks) for i in order)
+    def _fits(
+        self,
+        mistake: Mistake,
+        check: Check,
+        seed: int,
+        yours: list[Record],
+        looks: Collection[str],
+        first: Sequence[int] = (),
+    ) -> bool:
+        """Return whether a mistake behaves as these records say; most differ after a case or two.
+
+        Args:
+            first: places of cases that tell most apart.
+        """
+        order = [*first, *(i for i in self._smallest_first(check, seed) if i not in first)]
+        return all(
+            self._near(mistake, check, seed, i, yours[i], looks)
+            and same_behaviour(yours[i], self._record(mistake, check, seed, i), looks)
+            for i in order
+        )
+
+    def _near(
+        self, mistake: Mistake, check: Check, seed: int, place: int, yours: Record, looks: Collection[str]
+    ) -> bool:
+        """Return whether a mistake may behave as a record says: where a case watches much, its numbers come first."""
+        case = self._expected(check, seed)[0][place]
+        if not case.watch or yours.failure is not None:
+            return True
+        bare = local(mistake.operation).observe([replace(case, watch=())])[0]
+        return same_behaviour(yours, bare, [look for look in looks if look == "gradient"])
 
     @cache  # noqa: B019
     def _smallest_first(self, check: Check, seed: int) -> list[int]:
         """Return the places of a check's cases: many mistakes are told apart before they run on the large ones."""
         sizes = [sum(t.numel() for t in tensors(case.args)) for case in self._expected(check, seed)[0]]
         return sorted(range(len(sizes)), key=sizes.__getitem__)
+
+    def _failing(self, check: Check, seed: int, finding: Finding | None) -> list[int]:
+        """Return the place of the smallest case in which a look finds fault: most mistakes are right there."""
+        if finding is None or finding.failing is None:
+            return []
+        failing = {id(triple[0]) for triple, _ in finding.failing()}
+        cases = self._expected(check, seed)[0]
+        return [i for i in self._smallest_first(check, seed) if id(cases[i]) in failing][:1]
 
     def _loses_by(self, mistake: Mistake, check: Check, seed: int) -> str:
         """Return the look that finds fault with a mistake, gradcheck apart; "" for none."""
@@ -362,6 +431,12 @@ class Task:
             # undefined upstream gradients become zeros on the way, so torch's test of them would test nothing
             torch.autograd.gradcheck(function, args, fast_mode=True, check_undefined_grad=False)
 
+    def _explained(self, check: Check, look: str, seed: int, before: Sequence[Verdict]) -> Mistake | None:
+        """Return a mistake that other checks named and that this one would find by the same look."""
+        named = {verdict.mistake for verdict in before}
+        told = [m for m in self.mistakes if m.name in named]
+        return next((m for m in told if self._loses_by(m, check, seed) == look), None)
+
     def _recognise(self, check: Check, look: str, operation: Operation, seed: int) -> Mistake | None:
         """Return the one known mistake that behaves, on fresh inputs, as this operation does; None if several do.
 
@@ -371,9 +446,11 @@ class Task:
         others = [c for c in self.checks if c is not check]
         cases, expected = self._expected(check, seed)
         yours = self._seen(check, cases, operation)
-        if look not in PROVED and self._find(check, cases, yours, expected) is None:
+        finding = self._find(check, cases, yours, expected)
+        if look not in PROVED and finding is None:
             return None  # right this time, so it is like none of them; running all could take a minute
-        fitting = [m for m in self.mistakes if self._fits(m, check, seed, yours, [look])]
+        first = self._failing(check, seed, finding)
+        fitting = [m for m in self.mistakes if self._fits(m, check, seed, yours, [look], first)]
         fitting = [m for m in fitting if self._loses_by(m, check, seed) == look]
         for checks, looks in ((others, []), (self.checks, SYMPTOMS)):
             for tried in checks if len(fitting) > 1 else ():

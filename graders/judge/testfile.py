@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from IPython import get_ipython
 from torch.autograd import Function
 
-from graders.inside import testrun
+from graders import inside
 from graders.inside.wire import Message
 from graders.judge.verdict import Verdict
 
@@ -27,6 +26,7 @@ TOTAL = 25.0  # seconds by the clock for all runs, which a file that sleeps come
 Ask = Callable[[Message], list[Message]]
 COMPARISONS = {"allclose", "equal", "isclose", "isfinite", "isnan", "all", "any"}  # say nothing unless asserted
 ASSERTIONS = {"gradcheck", "gradgradcheck", "assert_close", "assert_allclose", "raises", "fail"}
+TESTRUN = str(Path(inside.__file__).with_name("testrun.py"))  # by its path: it needs what Windows has not got
 
 
 def cell_source(first_line: str) -> str | None:
@@ -34,7 +34,8 @@ def cell_source(first_line: str) -> str | None:
 
     What lies on disk under that name may be anybody's. The engine, which holds the notebook, does not need this.
     """
-    shell = get_ipython()
+    module = sys.modules.get("IPython")  # where it is not loaded there is no kernel
+    shell = module.get_ipython() if module else None
     history: list[str] = shell.history_manager.input_hist_raw if shell else []
     for cell in reversed(history):
         head, _, rest = cell.lstrip("\n").partition("\n")
@@ -48,7 +49,7 @@ def ask(message: Message) -> list[Message]:
     one_thread = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}  # a fork must not meet another thread
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [sys.executable, "-I", str(Path(testrun.__file__))],
+            [sys.executable, "-I", TESTRUN],
             input=json.dumps(message).encode(),
             capture_output=True,
             timeout=message["total"] + 5,
@@ -109,7 +110,9 @@ class FileTask:
         right: texts of the module that the file has to pass.
         wrong: texts that it has to fail.
         advice: per kind of wrong, what a test of it does.
-        mistakes: faulty files, and `solutions`: right ones; both for the tests of this task.
+        mistakes: faulty files, for the tests of this task.
+        solutions: right files.
+        when: when to prefer which of these, by its name.
         limit: seconds of the processor for one run of the file.
         total: seconds by the clock for all runs.
     """
@@ -122,6 +125,7 @@ class FileTask:
     advice: Mapping[str, str]
     mistakes: Sequence[FileMistake] = ()
     solutions: Mapping[str, str] = field(default_factory=dict)
+    when: Mapping[str, str] = field(default_factory=dict)
     limit: float = LIMIT
     total: float = TOTAL
 

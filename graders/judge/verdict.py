@@ -7,6 +7,8 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from graders.judge.places import Place, known, place
+
 MIME = "application/vnd.graders.verdict+json"
 SHOWN: ContextVar[list[dict[str, Any]] | None] = ContextVar("what the grade cell that runs has shown", default=None)
 MESSAGE, PART = 4000, 1000  # characters of a message, and of a part of the evidence
@@ -14,6 +16,7 @@ CODE = 20_000  # characters of the failing case as code; a longer one is left ou
 PASTE = "Run this below your answer to see it:"
 REPLY = "reply"  # the look of a verdict on an answer that no code of a student gives by itself
 FORM = "form"  # the look of what stands for a verdict that cannot be read
+LATER = ("code", "after")  # parts that verdicts of earlier versions lack, which are read as well
 OTHER_FORM = "This verdict has the form of another version of the graders. Grade again with --force."
 
 
@@ -36,6 +39,7 @@ class Verdict:
         mistake: the name of the known mistake; "": none, or the operation is right.
         look: the look that found it (``exists``, ``gradient`` ...); "": the operation is right.
         code: the failing case as Python that runs below the answer; "": there is none that would show it.
+        after: the check that is about the mistake, where it is another; "": this one.
     """
 
     task: str
@@ -47,6 +51,7 @@ class Verdict:
     mistake: str = ""
     look: str = ""
     code: str = ""
+    after: str = ""
 
     def __post_init__(self) -> None:
         """Spell out what a student's text may hold: it reaches terminals, tables and pages from here."""
@@ -60,8 +65,10 @@ class Verdict:
     def of(cls, data: object) -> Verdict:
         """Return the verdict that JSON holds; of another form, one of no task that says so."""
         unreadable = cls("", "", 0.0, 0.0, OTHER_FORM, look=FORM)
-        if not isinstance(data, dict) or {"code", *data} != {part.name for part in fields(cls)}:
-            return unreadable  # verdicts from before the code are read as well
+        if isinstance(data, dict):  # the place is looked up anew: the book may have moved since
+            data = {name: value for name, value in data.items() if name != "place"}
+        if not isinstance(data, dict) or {*LATER, *data} != {part.name for part in fields(cls)}:
+            return unreadable
         numbers, others = ("points", "earned"), ("evidence",)
         sound = isinstance(data["evidence"], dict) and all(isinstance(data[name], int | float) for name in numbers)
         texts = (value for name, value in data.items() if name not in (*numbers, *others))
@@ -78,9 +85,19 @@ class Verdict:
             return "Unreadable verdict"
         return f"{self.task} {self.check}: {self.earned:g} of {self.points:g} points"
 
+    @property
+    def place(self) -> Place | None:
+        """Where the book treats what is wrong; None: nothing is, or it is nothing that the book treats."""
+        lost = (self.look or self.earned < self.points) and self.look not in (REPLY, FORM, "exists")
+        return place(self.task, self.check, self.mistake) if lost and known(self.task, self.check) else None
+
+    def data(self) -> dict[str, Any]:
+        """Return all of it as JSON has it, the place in the book included."""
+        return asdict(self) | {"place": asdict(self.place) if self.place else None}
+
     def show(self) -> None:
         """Show it as a cell's output: the text, and beside it the data that `shown_by` reads."""
-        output = {"text/plain": str(self), MIME: asdict(self)}
+        output = {"text/plain": str(self), MIME: self.data()}
         shown = SHOWN.get()
         if shown is not None:
             shown.append(output)

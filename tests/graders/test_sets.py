@@ -30,6 +30,7 @@ from graders.judge.looks import same_behaviour
 from graders.judge.task import FRESH, Check, Mistake, Task
 from graders.judge.verdict import Verdict
 from graders.sets import load
+from tests.coach.documents import sound
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = os.environ.get("COURSE_SETS", "").split() or graders.sets.names()  # while another set is half written
@@ -45,8 +46,8 @@ each_mistake = pytest.mark.parametrize(
 
 @cache
 def judged(task: Task, operation: Callable, check: str) -> Verdict:
-    """The verdict in this process; several tests want it."""
-    return task.judge(check, local(operation))
+    """The verdict in this process, in the form that the schema says; several tests want it."""
+    return sound(task.judge(check, local(operation)))
 
 
 def _size(case: Case) -> int:
@@ -217,6 +218,7 @@ def test_size_of_a_set(set_name: str) -> None:
     tasks = graders.sets.module(set_name).TASKS
     assert sum(t.points for t in tasks) == 20, {t.name: t.points for t in tasks}
     for task in tasks:
+        assert all(check.points > 0 for check in task.checks), task.name
         assert len(task.solutions) >= 4, task.name
         assert len(task.mistakes) >= (12 if isinstance(task, Task) else 8), task.name
 
@@ -305,9 +307,13 @@ def renamed(cell: str, offer: str) -> str:
 
 
 def earned(task: Task, thing: type | Callable) -> float:
+    """What a thing earns: the checks that it passes, and where there are any, its shares of those that it does not."""
+    before: dict[tuple[str, str], Verdict] = {}
     with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return sum(c.points for c in task.checks if refused(task, c, operation(thing), 0) is None)
+        if all(refused(task, c, operation(thing), 0) is not None for c in task.checks):
+            return 0.0
+        return sum(task.judge(c.name, local(operation(thing)), 0, before).earned for c in task.checks)
 
 
 @cache

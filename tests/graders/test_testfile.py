@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from graders.judge.testfile import FileMistake, Wrong, cell_source, source_of
 from graders.judge.verdict import Verdict
 from graders.sets import load
 from graders.sets.sigmoid.sigmoid import SigmoidNew, sign_in_exponent
+from tests.coach.documents import sound
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = nbformat.read(ROOT / "solutions/02_sigmoid/sigmoid.ipynb", 4)
@@ -36,9 +38,12 @@ def cell(name: str) -> str:
 
 
 def judged(source: str, seed: int = 0, **changes: object) -> Verdict:
-    """The verdict on a file, whose runs are forked from this process: it has torch loaded, and may be kept waiting."""
+    """The verdict on a file, whose runs are forked from this process: it has torch loaded, and may be kept waiting.
+
+    It has the form that the schema says.
+    """
     task = dataclasses.replace(TASK, **({"total": 300.0} | changes))
-    return task.judge("catches", source, seed, lambda message: testrun.run(**message))
+    return sound(task.judge("catches", source, seed, lambda message: testrun.run(**message)))
 
 
 # --- what files earn --------------------------------------------------------------------------------------------------
@@ -298,7 +303,8 @@ def test_random_numbers_are_the_same_in_every_run(run: Callable) -> None:
 def history(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     cells: list[str] = []
     shell = SimpleNamespace(history_manager=SimpleNamespace(input_hist_raw=cells))
-    monkeypatch.setattr(testfile, "get_ipython", lambda: shell)
+    loaded = {**sys.modules, "IPython": SimpleNamespace(get_ipython=lambda: shell)}
+    monkeypatch.setattr(testfile, "sys", SimpleNamespace(modules=loaded, executable=sys.executable))
     return cells
 
 
@@ -353,7 +359,9 @@ def test_the_message_is_plain_data() -> None:
 def visible(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.chdir(folder)
     Path("test_sigmoid.py").write_text(text, encoding="utf-8")
-    names = {"torch": torch, "Sigmoid": function(TASK.right["SigmoidNew"])}
+    names: dict = {}
+    exec(cell("sigmoid-setup"), names)
+    names["Sigmoid"] = function(TASK.right["SigmoidNew"])
     exec(cell("check_SigmoidTests"), names)
 
 
@@ -365,9 +373,9 @@ def test_the_visible_check_passes_right_files(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (PASSES, "passes a Sigmoid that is 0.01 too large"),
+        (PASSES, "pass a Sigmoid that is wrong in its value: 0.01 too large"),
         (HEAD, "There is no test in the file"),
-        (HEAD + "def test_a():\n    assert False\n", "fails on your Sigmoid"),
+        (HEAD + "def test_a():\n    assert False\n", "A test fails on your Sigmoid"),
     ],
 )
 def test_the_visible_check_refuses(text: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -380,7 +388,8 @@ def test_the_visible_check_shows_the_lines_that_failed(
 ) -> None:
     with pytest.raises(AssertionError):
         visible(f"{HEAD}def test_a():\n    look(2)\ndef look(n):\n    assert n < 2\n", monkeypatch, tmp_path)
-    assert "test_a fails: AssertionError: \n  line 3: look(2)\n  line 5: assert n < 2\n" in capsys.readouterr().out
+    failed = "test_a fails: AssertionError: \n       line 3: look(2)\n       line 5: assert n < 2\n"
+    assert failed in capsys.readouterr().out
 
 
 # --- Sigmoid: what may not be used -----------------------------------------------------------------------------------

@@ -268,62 +268,32 @@ def as_tuple(result: object) -> tuple:
 
 
 @task.solution
-class Rerun(Function):
-    """An anchor that requires a gradient, and a backward within backward, which reaches parameters: the one to write.
-
-    It is in steps, of which most mistakes change one.
-    """
+class Recomputed(Function):
+    """An anchor that requires a gradient, and a backward within backward, which reaches parameters: the one to write."""
 
     @classmethod
     def apply(cls, fn, *args):
-        return super().apply(fn, Surroundings(), cls.anchor(), *args)
-
-    @staticmethod
-    def anchor():
-        """Return what makes the output require a gradient where no argument does."""
-        return torch.empty(0, requires_grad=True)
+        anchor = torch.empty(0, requires_grad=True)  # so that the output requires a gradient where no argument does
+        return super().apply(fn, Surroundings(), anchor, *args)
 
     @staticmethod
     def forward(fn, around, anchor, *args):
         return fn(*args)
 
-    @classmethod
-    def setup_context(cls, ctx, inputs, output):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
         ctx.fn, ctx.around, _, *args = inputs
-        saved = cls.saved(args)
-        ctx.others = [a if t is None else None for a, t in zip(args, saved, strict=True)]
-        ctx.save_for_backward(*saved)
+        ctx.others = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.save_for_backward(*[a if isinstance(a, Tensor) else None for a in args])
 
     @staticmethod
-    def saved(args):
-        """Return what is saved: the tensors, and None in the places of all else."""
-        return [a if isinstance(a, Tensor) else None for a in args]
-
-    @classmethod
-    def backward(cls, ctx, *upstream):
-        args = cls.arguments(ctx)
-        outputs = cls.run(ctx, args)
-        pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
-        return None, None, None, *cls.gradients(args, [o for o, _ in pairs], [g for _, g in pairs])
-
-    @classmethod
-    def arguments(cls, ctx):
-        """Return the arguments of the second run."""
-        return [cls.copy(other if t is None else t) for t, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
-
-    copy = staticmethod(as_leaf)
-
-    @staticmethod
-    def run(ctx, args):
-        """Return the outputs of the second run."""
+    def backward(ctx, *upstream):
+        args = [as_leaf(other if t is None else t) for t, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
         with ctx.around.again():
-            return as_tuple(ctx.fn(*args))
-
-    @staticmethod
-    def gradients(args, outputs, upstream):
-        """Return the gradients of the arguments; those of parameters are added where they belong."""
-        torch.autograd.backward(outputs, upstream)
-        return [a.grad if isinstance(a, Tensor) and a.is_leaf else None for a in args]
+            outputs = as_tuple(ctx.fn(*args))
+        pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
+        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        return None, None, None, *[a.grad if isinstance(a, Tensor) else None for a in args]
 
 
 @task.solution
@@ -396,6 +366,62 @@ def by_hooks(fn, *args):
 
 
 # --- Further right ways, which no check may refuse --------------------------------------------------------------------
+
+
+@task.solution
+class Rerun(Function):
+    """The first of all, in steps, of which most mistakes change one."""
+
+    @classmethod
+    def apply(cls, fn, *args):
+        return super().apply(fn, Surroundings(), cls.anchor(), *args)
+
+    @staticmethod
+    def anchor():
+        """Return what makes the output require a gradient where no argument does."""
+        return torch.empty(0, requires_grad=True)
+
+    @staticmethod
+    def forward(fn, around, anchor, *args):
+        return fn(*args)
+
+    @classmethod
+    def setup_context(cls, ctx, inputs, output):
+        ctx.fn, ctx.around, _, *args = inputs
+        saved = cls.saved(args)
+        ctx.others = [a if t is None else None for a, t in zip(args, saved, strict=True)]
+        ctx.save_for_backward(*saved)
+
+    @staticmethod
+    def saved(args):
+        """Return what is saved: the tensors, and None in the places of all else."""
+        return [a if isinstance(a, Tensor) else None for a in args]
+
+    @classmethod
+    def backward(cls, ctx, *upstream):
+        args = cls.arguments(ctx)
+        outputs = cls.run(ctx, args)
+        pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
+        return None, None, None, *cls.gradients(args, [o for o, _ in pairs], [g for _, g in pairs])
+
+    @classmethod
+    def arguments(cls, ctx):
+        """Return the arguments of the second run."""
+        return [cls.copy(other if t is None else t) for t, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
+
+    copy = staticmethod(as_leaf)
+
+    @staticmethod
+    def run(ctx, args):
+        """Return the outputs of the second run."""
+        with ctx.around.again():
+            return as_tuple(ctx.fn(*args))
+
+    @staticmethod
+    def gradients(args, outputs, upstream):
+        """Return the gradients of the arguments; those of parameters are added where they belong."""
+        torch.autograd.backward(outputs, upstream)
+        return [a.grad if isinstance(a, Tensor) and a.is_leaf else None for a in args]
 
 
 def _leaves(outputs: tuple) -> list[Tensor]:

@@ -422,6 +422,17 @@ def rows_added_one_by_one(ctx, x, weight, g):
     return *_right(x, weight, g)[:2], total if ctx.has_bias else None
 
 
+@wrong.backward(
+    "gradient",
+    "Your gradient for weight is computed from a copy of x in bfloat16, whose numbers are off by up to 0.4 percent; "
+    "converting them back does not mend that. Save x itself: that makes no copy at all.",
+    saves=lambda x, weight, bias, y: (x.to(BRAIN), weight),
+)
+def x_saved_in_bfloat16(ctx, x, weight, g):
+    grad_x, grad_weight, grad_bias = _right(x.to(g.dtype), weight, g)
+    return grad_x, grad_weight, grad_bias if ctx.has_bias else None
+
+
 @task.mistake(
     "gradient",
     "Your product is a Function of yours and the bias is added outside it, so torch computes its gradient. The task "

@@ -217,6 +217,14 @@ def test_types():
         assert y.dtype is dtype and list(y.shape) == [1, 2]
 """,
 }
+WHEN = {
+    "thorough": "A test for each promise, each with a name that says what broke: the one to write, and the one to keep "
+    "beside your own Functions.",
+    "terse": "All in one function: quick to type while you are still trying things out, but the first assertion that "
+    "fails hides all others.",
+    "against_torch": "The same three orders of yours and of torch's, side by side: prefer it wherever torch has the "
+    "operation already.",
+}
 
 
 # Faulty ones.
@@ -419,4 +427,5 @@ task = FileTask(
     ADVICE,
     FAULTY,
     FILES,
+    WHEN,
 )

@@ -1,0 +1,652 @@
+"""The tables behind `places.place`.
+
+An entry is a section, ``01_relu: In place``, or the tag of a wrong version that a chapter runs, ``Amax.ties_in_full``.
+"""
+
+PAGES = {  # how a link calls them
+    "01_relu": "Chapter 1",
+    "02_sigmoid": "Chapter 2",
+    "03_ste": "Chapter 3",
+    "04_legendre": "Chapter 4",
+    "05_clipped_relu": "Chapter 5",
+    "06_linear": "Chapter 6",
+    "07_logsumexp": "Chapter 7",
+    "08_qat": "Chapter 8",
+    "09_checkpointing": "Chapter 9",
+    "10_flash_attention": "Chapter 10",
+    "a_errors": "Error messages",
+    "errata": "Errata",
+}
+
+WRONG = {  # the cells tagged ``misconception:...``, and the words that announce them
+    "ReLU.upstream_ignored": ("01_relu", "The upstream gradient ignored"),
+    "ReLU.mask_multiplied": ("01_relu", "The mask multiplied in"),
+    "ReLU.writes_into_upstream": ("01_relu", "Writing into the upstream gradient"),
+    "ReLU.kept_as_attribute": ("01_relu", "A tensor kept as an attribute"),
+    "Arctan.wrong_branch": ("02_sigmoid", "The wrong branch"),
+    "Arctan.saves_derivative": ("02_sigmoid", "The derivative saved"),
+    "Arctan.consistent_but_wrong": ("02_sigmoid", "Consistent but wrong"),
+    "Arctan.float32_inside": ("02_sigmoid", "float32 inside"),
+    "Step.half_at_zero": ("03_ste", "Half at zero"),
+    "Step.clips_upstream": ("03_ste", "The upstream gradient clipped"),
+    "ScaleGradient.returns_its_input": ("03_ste", "The input returned"),
+    "ScaleGradient.scales_the_value": ("03_ste", "The value scaled"),
+    "Chebyshev.divides_at_ends": ("04_legendre", "Divides at the ends"),
+    "Chebyshev.power_rule": ("04_legendre", "The power rule"),
+    "Chebyshev.saves_derivative": ("04_legendre", "The derivative saved"),
+    "Chebyshev.once_differentiable": ("04_legendre", "Once differentiable"),
+    "HardTanh.upper_mask_missing": ("05_clipped_relu", "The upper mask missing"),
+    "HardTanh.edges_open": ("05_clipped_relu", "The edges open"),
+    "SymmetricClip.lower_sign_forgotten": ("05_clipped_relu", "The lower sign forgotten"),
+    "SymmetricClip.alpha_gets_none": ("05_clipped_relu", "Alpha gets None"),
+    "BroadcastDiv.axes_move": ("06_linear", "The axes move"),
+    "Mean.divides_by_all": ("06_linear", "Divided by all"),
+    "Amax.ties_in_full": ("06_linear", "Ties in full"),
+    "Softplus.saves_sigmoid": ("06_linear", "A saved sigmoid"),
+    "LogSumExp1d.no_guard": ("07_logsumexp", "No guard"),
+    "LogSumExp1d.saves_softmax": ("07_logsumexp", "Saves the softmax"),
+    "LogSumExp1d.max_gets_gradient": ("07_logsumexp", "The maximum gets a gradient"),
+    "SoftCrossEntropy.mean_forgotten": ("07_logsumexp", "The mean forgotten"),
+    "FakeQuantBits.mask_missing": ("08_qat", "The mask missing"),
+    "FakeQuantBits.halves_up": ("08_qat", "Halves up"),
+    "FakeQuantRows.scale_along_last_axis": ("08_qat", "The scale along the last axis"),
+    "LearnedStep.outside_forgotten": ("08_qat", "The outside forgotten"),
+    "Recompute.parameters_none": ("09_checkpointing", "The parameters get `None`"),
+    "Recompute.masks_redrawn": ("09_checkpointing", "The masks drawn anew"),
+    "Recompute.autocast_forgotten": ("09_checkpointing", "Autocast forgotten"),
+    "LinearTanh.saves_pre_activation": ("09_checkpointing", "The pre-activation saved"),
+    "FlashSkeleton.no_running_max": ("10_flash_attention", "No running maximum"),
+    "FlashSkeleton.missing_d": ("10_flash_attention", "Missing D"),
+    "FlashSkeleton.overwritten": ("10_flash_attention", "Overwritten"),
+    "FlashSkeleton.saves_p": ("10_flash_attention", "P saved"),
+}
+
+KEEP = "01_relu: `save_for_backward` or an attribute"
+SAVE = "01_relu: Save the input or the output"
+STE_TWICE = "03_ste: The second derivative of an estimator"
+DETACH = "03_ste: Stop-gradient, and the `detach` form"
+NUMBER = "05_clipped_relu: A bound that is a number"
+GATES = "06_linear: Gates, and a parameter that learns"
+SHIFT = "07_logsumexp: Shift by the maximum"
+FUSED = "09_checkpointing: A linear layer and its activation, fused"
+TILE = "10_flash_attention: The forward, one tile at a time"
+
+
+def _four(value: str, gradient: str, second: str, **others: str) -> dict[str, str]:
+    """Return the sections of the usual four checks, and of others."""
+    return {"value": value, "gradient": gradient, "second_order": second, "contract": KEEP, **others}
+
+
+TAUGHT = {  # by task and check: the section that teaches what is looked at
+    "Square": _four("01_relu: The Function", "01_relu: The idea", SAVE),
+    "LeakyReLU": _four(
+        "01_relu: The Function",
+        "01_relu: The idea",
+        SAVE,
+        infinite="ReLU.mask_multiplied",
+        slopes="01_relu: Arguments that are not tensors",
+    ),
+    "Tanh": _four("01_relu: The Function", "01_relu: The idea", SAVE, saved=SAVE),
+    "ReLU": _four("01_relu: The Function", "01_relu: The idea", SAVE, infinite="ReLU.mask_multiplied"),
+    "Sigmoid": _four(
+        "02_sigmoid: The Function",
+        "02_sigmoid: From a failing message to the fix",
+        "Arctan.saves_derivative",
+        extremes="02_sigmoid: The same slope in two branches",
+        allowed="02_sigmoid: The Function",
+    ),
+    "SigmoidTests": {"catches": "02_sigmoid: A test file for any day"},
+    "Cube": {
+        "gradient": "02_sigmoid: From a failing message to the fix",
+        "second_order": "Arctan.saves_derivative",
+        "contract": KEEP,
+    },
+    "Arctan": _four(
+        "02_sigmoid: The Function", "02_sigmoid: From a failing message to the fix", "Arctan.saves_derivative"
+    ),
+    "Binarize": _four("03_ste: The idea", "03_ste: The Function", STE_TWICE, infinite="ReLU.mask_multiplied"),
+    "GradientReversal": _four(
+        "03_ste: Scale and reverse", "03_ste: Scale and reverse", STE_TWICE, alphas="03_ste: Scale and reverse"
+    ),
+    "round_ste": {"value": DETACH, "gradient": DETACH, "contract": DETACH},
+    "Step": _four("03_ste: The idea", "03_ste: The Function", STE_TWICE, infinite="ReLU.mask_multiplied"),
+    "ScaleGradient": _four(
+        "03_ste: Scale and reverse", "03_ste: Scale and reverse", STE_TWICE, factors="03_ste: Scale and reverse"
+    ),
+    "Legendre": _four(
+        "04_legendre: Polynomials by recurrence",
+        "04_legendre: Polynomials by recurrence",
+        "04_legendre: Backward is an operation too",
+        ends="Chebyshev.divides_at_ends",
+    ),
+    "fit_sine": {"start": "04_legendre: Train through it", "steps": "04_legendre: Train through it"},
+    "hvp": {
+        "value": "04_legendre: A Hessian times a vector",
+        "linear": "04_legendre: A Hessian times a vector",
+        "untouched": "04_legendre: Curvature without a Hessian",
+        "cost": "04_legendre: Curvature without a Hessian",
+    },
+    "Chebyshev": {
+        "value": "04_legendre: Polynomials by recurrence",
+        "gradient": "04_legendre: Polynomials by recurrence",
+        "second_order": "04_legendre: Backward is an operation too",
+    },
+    "MulConstant": {
+        "value": "05_clipped_relu: A number on ctx",
+        "gradient": "05_clipped_relu: A number on ctx",
+        "contract": "05_clipped_relu: A number on ctx",
+    },
+    "ClippedReLU": _four(NUMBER, NUMBER, SAVE, clips="05_clipped_relu: Arguments left out, and given by name"),
+    "PACT": _four(
+        "05_clipped_relu: A bound that learns",
+        "05_clipped_relu: A bound that learns",
+        SAVE,
+        shapes="05_clipped_relu: A bound that learns",
+        subsets="01_relu: Several tensors, and which of them need a gradient",
+    ),
+    "clip_by_norm": _four(
+        "05_clipped_relu: Clipping a gradient by norm",
+        "05_clipped_relu: Clipping a gradient by norm",
+        "04_legendre: Backward is an operation too",
+        zero="05_clipped_relu: Clipping a gradient by norm",
+    ),
+    "HardTanh": _four(NUMBER, NUMBER, SAVE, bounds="05_clipped_relu: Arguments left out, and given by name"),
+    "SymmetricClip": _four(
+        "05_clipped_relu: A bound that learns",
+        "05_clipped_relu: A bound that learns",
+        SAVE,
+        shapes="05_clipped_relu: A bound that learns",
+        subsets="01_relu: Several tensors, and which of them need a gradient",
+    ),
+    "Linear": _four(
+        "06_linear: Products",
+        "06_linear: Products",
+        "04_legendre: Backward is an operation too",
+        arguments="05_clipped_relu: Arguments left out, and given by name",
+    ),
+    "BroadcastMul": _four(
+        "06_linear: Broadcasting", "06_linear: Broadcasting", "04_legendre: Backward is an operation too"
+    ),
+    "Swish": _four(GATES, GATES, "Softplus.saves_sigmoid", extremes="02_sigmoid: The same slope in two branches"),
+    "SwiGLU": _four(GATES, GATES, "Softplus.saves_sigmoid"),
+    "BroadcastDiv": _four(
+        "06_linear: Broadcasting", "06_linear: Broadcasting", "04_legendre: Backward is an operation too"
+    ),
+    "Mean": _four("06_linear: Reductions", "06_linear: Reductions", "04_legendre: Backward is an operation too"),
+    "Amax": _four("06_linear: Reductions", "06_linear: Reductions", "04_legendre: Backward is an operation too"),
+    "Softplus": _four(GATES, GATES, "Softplus.saves_sigmoid"),
+    "LogSumExp": _four(
+        SHIFT,
+        "07_logsumexp: The gradient is the softmax",
+        "07_logsumexp: Any order",
+        dims="06_linear: Reductions",
+        extremes=SHIFT,
+        infinities="LogSumExp1d.no_guard",
+    ),
+    "online_logsumexp": {
+        "value": "07_logsumexp: In pieces",
+        "extremes": SHIFT,
+        "infinities": "LogSumExp1d.no_guard",
+        "one_pass": "07_logsumexp: In pieces",
+    },
+    "CrossEntropy": _four(
+        "07_logsumexp: Cross-entropy",
+        "07_logsumexp: Cross-entropy",
+        "07_logsumexp: Any order",
+        extremes="07_logsumexp: Cross-entropy, fused and not",
+    ),
+    "LogSumExp1d": _four(SHIFT, "07_logsumexp: The gradient is the softmax", "07_logsumexp: Any order"),
+    "SoftCrossEntropy": _four("07_logsumexp: Cross-entropy", "07_logsumexp: Cross-entropy", "07_logsumexp: Any order"),
+    "FakeQuantize": _four(
+        "08_qat: One scale",
+        "08_qat: One scale",
+        STE_TWICE,
+        arguments="05_clipped_relu: Arguments left out, and given by name",
+    ),
+    "FakeQuantizePerChannel": _four(
+        "08_qat: A scale for each row", "08_qat: A scale for each row", STE_TWICE, axes="08_qat: A scale for each row"
+    ),
+    "LSQ": _four(
+        "08_qat: A scale that learns",
+        "08_qat: A scale that learns",
+        STE_TWICE,
+        scale="08_qat: A scale that learns",
+        shapes="08_qat: A scale that learns",
+    ),
+    "FakeQuantBits": _four("08_qat: One scale", "08_qat: One scale", STE_TWICE),
+    "FakeQuantRows": _four("08_qat: A scale for each row", "08_qat: A scale for each row", STE_TWICE),
+    "LearnedStep": _four("08_qat: A scale that learns", "08_qat: A scale that learns", STE_TWICE),
+    "saved_bytes": {
+        "count": "09_checkpointing: What autograd keeps",
+        "free": "09_checkpointing: What autograd keeps",
+        "contract": "09_checkpointing: What autograd keeps",
+    },
+    "FusedLinearReLU": _four(FUSED, FUSED, "LinearTanh.saves_pre_activation", edges="01_relu: The idea", memory=FUSED),
+    "checkpoint": {
+        "value": "09_checkpointing: Recompute",
+        "arguments": "09_checkpointing: Recompute",
+        "parameters": "Recompute.parameters_none",
+        "randomness": "Recompute.masks_redrawn",
+        "autocast": "Recompute.autocast_forgotten",
+        "memory": "09_checkpointing: Memory for time",
+        "contract": "09_checkpointing: What cannot be repeated",
+    },
+    "Recompute": {
+        "value": "09_checkpointing: Recompute",
+        "gradient": "09_checkpointing: Recompute",
+        "second_order": "04_legendre: Backward is an operation too",
+    },
+    "LinearTanh": {"value": FUSED, "gradient": FUSED, "second_order": "LinearTanh.saves_pre_activation"},
+    "tiled_attention": {
+        "value": TILE,
+        "extremes": TILE,
+        "memory": "10_flash_attention: Why the loop keeps everything",
+    },
+    "FlashAttention": {
+        "value": TILE,
+        "gradient": "10_flash_attention: The backward",
+        "causal": "10_flash_attention: Tiles, and what the skeleton leaves out",
+        "extremes": TILE,
+        "memory": "10_flash_attention: What is kept",
+        "contract": KEEP,
+    },
+    "FlashSkeleton": {
+        "value": TILE,
+        "gradient": "10_flash_attention: The backward",
+        "memory": "10_flash_attention: What is kept",
+    },
+}
+
+ATTRIBUTE = "ReLU.kept_as_attribute"
+COUNT = "a_errors: Too few or too many gradients"
+NO_TENSOR = "a_errors: A gradient for an argument that is no tensor"
+SAVED_NUMBER = "a_errors: Something that is no tensor was saved"
+SHAPE = "a_errors: A gradient has the wrong shape"
+REQUIRES = "a_errors: requires_grad cannot be set here"
+FLAGS = "01_relu: Several tensors, and which of them need a gradient"
+NAMES = "05_clipped_relu: Arguments left out, and given by name"
+TENSOR = "05_clipped_relu: A tensor where a number belongs"
+JACOBIANS = "02_sigmoid: From a failing message to the fix"
+ENGINE = "01_relu: What the engine checks"
+IN_PLACE = "01_relu: In place"
+BRANCHES = "02_sigmoid: The same slope in two branches"
+LAYOUT = "02_sigmoid: Every argument worth knowing"
+AXES = "06_linear: Broadcasting"
+REDUCTIONS = "06_linear: Reductions"
+LEARNS = "05_clipped_relu: A bound that learns"
+OPERATION = "04_legendre: Backward is an operation too"
+PIECES = "07_logsumexp: In pieces"
+TILES = "10_flash_attention: Tiles, and what the skeleton leaves out"
+AGAIN = "09_checkpointing: Recompute"
+BYTES = "09_checkpointing: What autograd keeps"
+RULE = "03_ste: Scale and reverse"
+FIT = "04_legendre: Train through it"
+NO_SHIFT = "07_logsumexp: The problem"
+FLOAT32_STEP = 'errata: "`(x > 0).float()` is the step"'
+OVERFLOW = 'errata: "The sigmoid is 1 / (1 + exp(-x))"'
+POISON = 'errata: "torch.where keeps the nan of the other branch out"'
+COPY = 'errata: "To be safe, save a copy of the input"'
+NO_AXIS = 'errata: "The sum over no axis is the tensor itself"'
+BUFFER = 'errata: "torch.zeros(shape) is a buffer for a gradient"'
+MATRICES = 'errata: "A linear layer is input.mm(weight.t())"'
+FACTOR = 'errata: "A constant factor in a gradient is only a learning rate"'
+OLD_MASKS = 'errata: "The edge belongs to x and to alpha"'
+NO_COPY = 'errata: "`detach` makes a copy"'
+
+RUN = {  # by mistake, or by task and mistake: the page that runs this very mistake
+    # of every task
+    "upstream_ignored": "ReLU.upstream_ignored",
+    "writes_into_upstream": "ReLU.writes_into_upstream",
+    "kept_as_attribute": ATTRIBUTE,
+    "scale_as_attribute": ATTRIBUTE,
+    "alpha_as_attribute": ATTRIBUTE,
+    "target_kept_as_attribute": ATTRIBUTE,
+    "mask_multiplied": "ReLU.mask_multiplied",
+    "float32_and_back": "Arctan.float32_inside",
+    "float32_inside": FLOAT32_STEP,
+    "not_differentiable_twice": "Chebyshev.once_differentiable",
+    "detached": SAVE,
+    "saves_derivative": "Arctan.saves_derivative",
+    "saves_sigmoid": "Softplus.saves_sigmoid",
+    "saves_softmax": "LogSumExp1d.saves_softmax",
+    "nothing_returned": 'errata: "A backward that returns nothing raises"',
+    "one_too_many": COUNT,
+    "none_forgotten": COUNT,
+    "one_gradient_returned": COUNT,
+    "alpha_forgotten": COUNT,
+    "writes_into_input": 'errata: "`mark_dirty` is a formality"',
+    "writes_into_saved": 'errata: "Saved tensors are copies"',
+    "output_as_attribute": 'errata: "An output may hang on ctx as well as an input"',
+    "buffer_in_float32": BUFFER,
+    "overflow_in_backward": OVERFLOW,
+    "upper_mask_missing": "HardTanh.upper_mask_missing",
+    "halves_up": "FakeQuantBits.halves_up",
+    "mask_missing": "FakeQuantBits.mask_missing",
+    "scale_along_last_axis": "FakeQuantRows.scale_along_last_axis",
+    "outside_forgotten": "LearnedStep.outside_forgotten",
+    "rounded_with_zero_point": 'errata: "round(x / scale + zero_point)"',
+    "axes_move": "BroadcastDiv.axes_move",
+    "no_guard": "LogSumExp1d.no_guard",
+    "max_gets_gradient": "LogSumExp1d.max_gets_gradient",
+    "mean_forgotten": "SoftCrossEntropy.mean_forgotten",
+    "parameters_none": "Recompute.parameters_none",
+    "masks_redrawn": "Recompute.masks_redrawn",
+    "autocast_forgotten": "Recompute.autocast_forgotten",
+    "saves_pre_activation": "LinearTanh.saves_pre_activation",
+    "no_running_max": "FlashSkeleton.no_running_max",
+    "missing_d": "FlashSkeleton.missing_d",
+    "overwritten": "FlashSkeleton.overwritten",
+    "saves_p": "FlashSkeleton.saves_p",
+    "scales_the_value": "ScaleGradient.scales_the_value",
+    "returns_its_input": "ScaleGradient.returns_its_input",
+    "divides_at_ends": "Chebyshev.divides_at_ends",
+    "power_rule": "Chebyshev.power_rule",
+    "alpha_gets_none": "SymmetricClip.alpha_gets_none",
+    "scale_missing": "10_flash_attention: What gradcheck cannot see",
+    # chapter 1
+    "LeakyReLU.gradient_for_the_slope": NO_TENSOR,
+    "LeakyReLU.slope_saved_as_tensor": SAVED_NUMBER,
+    # chapter 2
+    "Sigmoid.where_poisons": POISON,
+    "Arctan.wrong_branch": "Arctan.wrong_branch",
+    "Arctan.consistent_but_wrong": "Arctan.consistent_but_wrong",
+    "Arctan.float32_inside": "Arctan.float32_inside",
+    "SigmoidTests.gradcheck_in_float32": "a_errors: The inputs are float32",
+    # chapter 3
+    "Binarize.sign_of_zero": 'errata: "`sign` maps onto -1 and +1"',
+    "Binarize.clips_upstream": "Step.clips_upstream",
+    "Step.clips_upstream": "Step.clips_upstream",
+    "Step.half_at_zero": "Step.half_at_zero",
+    "GradientReversal.alpha_saved_as_tensor": SAVED_NUMBER,
+    "GradientReversal.gradient_for_alpha": NO_TENSOR,
+    "GradientReversal.marked_dirty": IN_PLACE,
+    "round_ste.inexact_order": 'errata: "On paper the same, so the terms of the detach form may stand in any order"',
+    "round_ste.zeros_returned": 'errata: "If backward runs, the operation has a usable gradient"',
+    "round_ste.detach_taken_for_a_copy": NO_COPY,
+    "Binarize.zeros_returned": 'errata: "If backward runs, the operation has a usable gradient"',
+    # chapter 4
+    "Chebyshev.saves_derivative": "Chebyshev.saves_derivative",
+    "Chebyshev.once_differentiable": "Chebyshev.once_differentiable",
+    "Legendre.saves_derivative": "Chebyshev.saves_derivative",
+    "Legendre.number_saved": SAVED_NUMBER,
+    "Legendre.none_for_n_forgotten": COUNT,
+    "Legendre.torchs_own": 'errata: "torch.special has Legendre and Chebyshev polynomials, so a model can use them"',
+    "fit_sine.number_before_backward": "a_errors: forward returned a number, a list or a dict",
+    "fit_sine.update_recorded": "a_errors: A leaf was changed in place",
+    "hvp.create_graph_missing": "a_errors: No node anywhere",
+    # chapter 5
+    "MulConstant.gradient_for_c": NO_TENSOR,
+    "MulConstant.constant_saved_as_tensor": SAVED_NUMBER,
+    "MulConstant.input_returned_at_one": "ScaleGradient.returns_its_input",
+    "ClippedReLU.gradient_for_the_clip": NO_TENSOR,
+    "ClippedReLU.clip_saved_as_tensor": SAVED_NUMBER,
+    "ClippedReLU.edges_open": 'errata: "clamp, hardtanh and relu6 are the same function"',
+    "ClippedReLU.infinity_minus_infinity": 'errata: "PACT is 0.5 (|x| - |x - alpha| + alpha): let autograd do it"',
+    "PACT.infinity_minus_infinity": 'errata: "PACT is 0.5 (|x| - |x - alpha| + alpha): let autograd do it"',
+    "ClippedReLU.marks_dirty": IN_PLACE,
+    "HardTanh.edges_open": "HardTanh.edges_open",
+    "PACT.number_saved": SAVED_NUMBER,
+    "PACT.number_returned": "a_errors: A gradient that is no tensor",
+    "PACT.alpha_gradient_0d": SHAPE,
+    "PACT.alpha_counts": "ReLU.upstream_ignored",
+    "PACT.one_when_frozen": COUNT,
+    "SymmetricClip.lower_sign_forgotten": "SymmetricClip.lower_sign_forgotten",
+    "clip_by_norm.nan_at_zero": 'errata: "The gradient of a norm at 0 is nan"',
+    "clip_by_norm.input_returned": "ScaleGradient.returns_its_input",
+    "clip_by_norm.writes_into_input": "a_errors: A leaf was changed in place",
+    # chapter 6
+    "Linear.two_dimensions_only": MATRICES,
+    "FusedLinearReLU.two_dimensions_only": MATRICES,
+    "Linear.bias_summed_without_rows": NO_AXIS,
+    "Linear.entry_missing": COUNT,
+    "Linear.gradient_for_no_bias": NO_TENSOR,
+    "Linear.index_past_the_end": "a_errors: needs_input_grad is shorter than the signature",
+    "Linear.saves_copies": COPY,
+    "BroadcastMul.saves_expanded": COPY,
+    "BroadcastMul.sum_over_no_axis": NO_AXIS,
+    "BroadcastMul.total_of_everything": NO_AXIS,
+    "BroadcastMul.summed_and_expanded": 'errata: "The gradient of a scalar parameter must be summed, or torch raises"',
+    "BroadcastMul.axes_dropped": SHAPE,
+    "SwiGLU.second_half_gates": 'errata: "The first half is the gate"',
+    "Mean.divides_by_all": "Mean.divides_by_all",
+    "Amax.ties_in_full": "Amax.ties_in_full",
+    # chapter 7
+    "LogSumExp.epsilon_in_logarithm": 'errata: "Add 1e-9 inside the logarithm"',
+    "LogSumExp.unsqueeze_of_one_axis": 'errata: "unsqueeze(dim) undoes a reduction over dim"',
+    "LogSumExp.axes_move": "BroadcastDiv.axes_move",
+    "LogSumExp.no_shift": NO_SHIFT,
+    "LogSumExp.saves_copy_of_output": 'errata: "Forward has the softmax anyway, so save it"',
+    "LogSumExp.returns_its_input": "ScaleGradient.returns_its_input",
+    "CrossEntropy.no_shift": NO_SHIFT,
+    "CrossEntropy.logarithm_of_softmax": 'errata: "log(softmax(x)) and log_softmax(x) are the same"',
+    "CrossEntropy.probability_clamped": 'errata: "Add 1e-9 inside the logarithm"',
+    "CrossEntropy.one_hot_times_infinity": 'errata: "0 log 0 is 0 in a cross-entropy"',
+    "CrossEntropy.subtracts_in_saved": 'errata: "Saved tensors are copies"',
+    # chapter 8
+    "FakeQuantize.number_saved": SAVED_NUMBER,
+    "FakeQuantize.zeros_returned": 'errata: "If backward runs, the operation has a usable gradient"',
+    "LSQ.scale_gradient_0d": SHAPE,
+    "LSQ.scale_gets_none": "SymmetricClip.alpha_gets_none",
+    "LSQ.upstream_not_in_scale": "ReLU.upstream_ignored",
+    # chapter 9
+    "FusedLinearReLU.saves_mask": 'errata: "Save the mask, not the values: it costs a bit each"',
+    "FusedLinearReLU.saves_rows": COPY,
+    "FusedLinearReLU.passes_at_zero": 'errata: "Zero the gradient where x < 0, and you have ReLU"',
+    "checkpoint.saves_numbers": SAVED_NUMBER,
+    "checkpoint.enable_grad_forgotten": "a_errors: grad is called inside backward",
+    "checkpoint.indices_required": REQUIRES,
+    # chapter 10
+    "FlashAttention.causal_ignored": "10_flash_attention: What gradcheck cannot see",
+    "FlashAttention.aligned_bottom_right": 'errata: "With is_causal=True, the last query sees every key"',
+    "FlashAttention.aligned_bottom_right_for_more_keys": (
+        'errata: "With is_causal=True, the last query sees every key"'
+    ),
+    "FlashAttention.tiles_kept_for_backward": "FlashSkeleton.saves_p",
+    "FlashAttention.dq_overwritten": "FlashSkeleton.overwritten",
+}
+
+IDEA = {  # the same, where no page runs it: the section whose idea it breaks
+    # of every task
+    "saves_data": KEEP,
+    "kept_outside_ctx": KEEP,
+    "order_kept_outside": KEEP,
+    "clip_outside_ctx": KEEP,
+    "flags_outside_ctx": KEEP,
+    "no_function": "01_relu: The graph",
+    "nan_swept_away": "ReLU.mask_multiplied",
+    "autograd_in_backward": "a_errors: grad is called inside backward",
+    "view_needed": LAYOUT,
+    "view_in_forward": LAYOUT,
+    "argument_renamed": NAMES,
+    "arguments_renamed": NAMES,
+    "flags_swapped": FLAGS,
+    "early_return": FLAGS,
+    "exponentials_overflow": BRANCHES,
+    "sign_flipped": JACOBIANS,
+    "upstream_summed": JACOBIANS,
+    "upstream_averaged": JACOBIANS,
+    "writes_into_float32": IN_PLACE,
+    "constant_in_float32": FLOAT32_STEP,
+    "ones_in_float32": FLOAT32_STEP,
+    "half_detached": SAVE,
+    # chapter 1
+    "LeakyReLU.factor_in_float32": FLOAT32_STEP,
+    "LeakyReLU.slope_in_float32": FLOAT32_STEP,
+    "LeakyReLU.right_side_at_zero": 'errata: "Zero the gradient where x < 0, and you have ReLU"',
+    "LeakyReLU.zero_at_zero": 'errata: "Zero the gradient where x < 0, and you have ReLU"',
+    "Square.float64_inside": FLOAT32_STEP,
+    "Tanh.half_not_restored": FLOAT32_STEP,
+    "Tanh.diagonal_jacobian": "01_relu: The idea",
+    "Tanh.torchs_own_backward": "01_relu: The idea",
+    "Tanh.input_as_attribute": KEEP,
+    # chapter 2
+    "Sigmoid.halves_left_wide": FLOAT32_STEP,
+    "Sigmoid.input_changed_on_the_way": IN_PLACE,
+    "Sigmoid.clamps_input": IN_PLACE,
+    "Sigmoid.sign_of_the_branch": "Arctan.wrong_branch",
+    "Cube.upstream_and_saved_left": JACOBIANS,
+    "Cube.second_for_first": JACOBIANS,
+    # chapter 3
+    "Binarize.integers": FLOAT32_STEP,
+    "Binarize.zero_at_the_edges": "HardTanh.edges_open",
+    "GradientReversal.copied_only_where_needed": "ScaleGradient.returns_its_input",
+    "GradientReversal.saves_output": KEEP,
+    "round_ste.integers_as_they_are": "ScaleGradient.returns_its_input",
+    "round_ste.halves_up": "FakeQuantBits.halves_up",
+    "round_ste.clips_upstream": 'errata: "A hook that clamps keeps the gradient in bounds"',
+    "round_ste.float32_inside": FLOAT32_STEP,
+    "round_ste.everything_detached": DETACH,
+    "round_ste.hook_on_the_input": "03_ste: Hooks",
+    "round_ste.writes_into_input": IN_PLACE,
+    "round_ste.switches_requires_grad_on": REQUIRES,
+    "round_ste.new_leaf": "a_errors: grad finds no path to the tensor",
+    # chapter 4
+    "Legendre.nan_replaced": "Chebyshev.divides_at_ends",
+    "Legendre.ends_patched": "Chebyshev.divides_at_ends",
+    "Legendre.chebyshev_slope": "Chebyshev.power_rule",
+    "Legendre.saves_lower_orders": "Chebyshev.saves_derivative",
+    "Legendre.writes_into_input": IN_PLACE,
+    "fit_sine.gradients_accumulate": FIT,
+    "fit_sine.rebinds_while_recorded": "a_errors: The .grad of a tensor that is no leaf",
+    "fit_sine.rebinds_parameters": "a_errors: No node anywhere",
+    "hvp.graph_lost": OPERATION,
+    "hvp.none_returned": "a_errors: grad finds no path to the tensor",
+    "hvp.linear_raises": "04_legendre: Curvature without a Hessian",
+    "hvp.x_as_it_comes": "a_errors: grad is asked for a tensor that requires none",
+    "hvp.constant_gradient_raises": "a_errors: No node anywhere",
+    "hvp.unused_raises": "a_errors: grad finds no path to the tensor",
+    "hvp.single_zero": "a_errors: grad finds no path to the tensor",
+    "hvp.x_marked": REQUIRES,
+    "hvp.backward_called": "a_errors: backward with create_graph",
+    "hvp.writes_into_v": IN_PLACE,
+    "hvp.finite_difference": "02_sigmoid: See it",
+    # chapter 5
+    "MulConstant.kept_outside_ctx": KEEP,
+    "MulConstant.writes_into_input": IN_PLACE,
+    "ClippedReLU.upper_edge_open": 'errata: "clamp, hardtanh and relu6 are the same function"',
+    "ClippedReLU.torchs_own_backward": "01_relu: The idea",
+    "PACT.edges_open": OLD_MASKS,
+    "PACT.edge_to_x": OLD_MASKS,
+    "PACT.edge_to_nobody": OLD_MASKS,
+    "PACT.alpha_unsummed": 'errata: "The gradient of a scalar parameter must be summed, or torch raises"',
+    "PACT.order_reversed": ENGINE,
+    "PACT.needs_mixed_up": FLAGS,
+    "PACT.alpha_detached": SAVE,
+    "clip_by_norm.hessian_nan_at_zero": 'errata: "The gradient of a norm at 0 is nan"',
+    "clip_by_norm.divides_first": 'errata: "The gradient of a norm at 0 is nan"',
+    "clip_by_norm.saves_norm": "Chebyshev.saves_derivative",
+    "clip_by_norm.gradient_clipped_instead": 'errata: "A hook that clips does what clip_grad_norm_ does"',
+    "clip_by_norm.graph_cut_off": DETACH,
+    # chapter 6
+    "Linear.bias_averaged": FACTOR,
+    "Linear.batch_averaged": FACTOR,
+    "Linear.weight_averaged": FACTOR,
+    "Linear.matrices_only_in_backward": MATRICES,
+    "Linear.zeros_in_float32": FLOAT32_STEP,
+    "Linear.bias_waits_for_weight": FLAGS,
+    "Linear.saves_transpose": COPY,
+    "Linear.transposes_in_place": IN_PLACE,
+    "Linear.rows_added_one_by_one": REDUCTIONS,
+    "Linear.vector_forgotten": MATRICES,
+    "Linear.leading_dimensions_lost": AXES,
+    "BroadcastMul.saved_by_its_own_flag": FLAGS,
+    "BroadcastMul.saves_broadcast": COPY,
+    "BroadcastMul.mean_for_sum": FACTOR,
+    "BroadcastMul.writes_into_no_copy": IN_PLACE,
+    "BroadcastMul.used_up": "a_errors: backward ran a second time",
+    "Swish.tensor_as_number": TENSOR,
+    "Swish.beta_gradient_missing": "SymmetricClip.alpha_gets_none",
+    "Swish.beta_summed_over_everything": AXES,
+    "Swish.beta_summed_over_the_first_axis": AXES,
+    "Swish.first_axis_and_reshaped": AXES,
+    "Swish.second_of_both_branches": BRANCHES,
+    "Swish.second_overflows": BRANCHES,
+    "SwiGLU.glu_for_swiglu": 'errata: "The first half is the gate"',
+    "SwiGLU.overflow_in_backward": BRANCHES,
+    "SwiGLU.second_overflows": BRANCHES,
+    "SwiGLU.slope_by_cosh": BRANCHES,
+    "SwiGLU.saves_halves": "Softplus.saves_sigmoid",
+    "SwiGLU.saves_derivatives": "Softplus.saves_sigmoid",
+    "SwiGLU.finite_difference": "02_sigmoid: See it",
+    # chapter 7
+    "only_minus_infinity_guarded": "LogSumExp1d.no_guard",
+    "shift_of_everything": SHIFT,
+    "LogSumExp.no_shift_in_backward": "07_logsumexp: The gradient is the softmax",
+    "CrossEntropy.no_shift_in_backward": "07_logsumexp: The gradient is the softmax",
+    "LogSumExp.writes_into_input": IN_PLACE,
+    "CrossEntropy.writes_into_logits": IN_PLACE,
+    "CrossEntropy.changes_softmax_in_place": "a_errors: A saved tensor was changed in place",
+    "CrossEntropy.digits_cancel": 'errata: "exp(x - logsumexp(x)) is the softmax"',
+    "online_logsumexp.float32_result": FLOAT32_STEP,
+    "online_logsumexp.float32_state": "Arctan.float32_inside",
+    "online_logsumexp.writes_into_chunk": IN_PLACE,
+    "online_logsumexp.no_shift": NO_SHIFT,
+    # chapter 8
+    "mask_before_rounding": "FakeQuantBits.mask_missing",
+    "mask_without_zero_point": "FakeQuantBits.mask_missing",
+    "ends_excluded": "FakeQuantBits.mask_missing",
+    "dtype_promoted": FLOAT32_STEP,
+    "learns_the_scale": 'errata: "A tensor scale gets its gradient from torch\'s quantiser"',
+    "FakeQuantizePerChannel.axis_zero_always": "FakeQuantRows.scale_along_last_axis",
+    "FakeQuantizePerChannel.mask_along_axis_zero": "FakeQuantRows.scale_along_last_axis",
+    "FakeQuantizePerChannel.reshapes_in_place": IN_PLACE,
+    "LSQ.mask_of_x": "FakeQuantBits.mask_missing",
+    "LSQ.end_codes_excluded": "FakeQuantBits.mask_missing",
+    "LSQ.scale_unsummed": 'errata: "The gradient of a scalar parameter must be summed, or torch raises"',
+    "LSQ.order_reversed": ENGINE,
+    "LSQ.scale_detached": SAVE,
+    "LSQ.quotient_forgotten": "LearnedStep.outside_forgotten",
+    # chapter 9
+    "FusedLinearReLU.x_decides_for_all": FLAGS,
+    "FusedLinearReLU.mask_left_out": "HardTanh.upper_mask_missing",
+    "FusedLinearReLU.batch_averaged": FACTOR,
+    "FusedLinearReLU.matrices_only_in_backward": MATRICES,
+    "FusedLinearReLU.weight_not_transposed": "06_linear: Products",
+    "FusedLinearReLU.weight_gradient_transposed": "06_linear: Products",
+    "FusedLinearReLU.gradient_clamped_too": "Step.clips_upstream",
+    "saved_bytes.hooks_left_on": BYTES,
+    "saved_bytes.arguments_made_to_learn": REQUIRES,
+    "saved_bytes.walks_the_graph": BYTES,
+    "checkpoint.without_anchor": 'errata: "Checkpointing the first layer needs nothing special"',
+    "checkpoint.stream_left_behind": "09_checkpointing: What cannot be repeated",
+    "checkpoint.autocast_always": "09_checkpointing: Mixed precision",
+    "checkpoint.autocast_dtype_forgotten": "09_checkpointing: Mixed precision",
+    "checkpoint.autocast_never_off": "09_checkpointing: Mixed precision",
+    "checkpoint.works_once": "a_errors: backward ran a second time",
+    "checkpoint.torch_s_own": 'errata: "torch.utils.checkpoint is a custom Function"',
+    "checkpoint.indices_unwatched": ATTRIBUTE,
+    "checkpoint.fn_outside_ctx": KEEP,
+    "checkpoint.graph_of_gradients": "a_errors: backward with create_graph",
+    # chapter 10
+    "sum_not_rescaled": PIECES,
+    "output_not_rescaled": TILE,
+    "ragged_tail_dropped": TILES,
+    "padded_keys_count": TILES,
+    "ragged_tail_dropped_in_backward": TILES,
+    "one_length_for_both": TILES,
+    "one_length_in_backward": TILES,
+    "block_must_divide": TILES,
+    "tiled_attention.scales_q_in_place": IN_PLACE,
+    "tiled_attention.tiles_collected": 'errata: "Compute attention in blocks, and memory is linear in the length"',
+    "tiled_attention.calls_torch_s": 'errata: "scaled_dot_product_attention never builds the score matrix"',
+    "FlashAttention.calls_torch_s": 'errata: "scaled_dot_product_attention never builds the score matrix"',
+    "FlashAttention.tiles_collected": 'errata: "Compute attention in blocks, and memory is linear in the length"',
+    "FlashAttention.d_of_the_tile": "FlashSkeleton.missing_d",
+    "FlashAttention.d_without_keepdim": "FlashSkeleton.missing_d",
+    "FlashAttention.returns_lse_too": "10_flash_attention: Two outputs inside, one outside",
+    "FlashAttention.hidden_row_is_nan": 'errata: "A row whose keys are all masked gives nan"',
+    "FlashAttention.causal_in_forward_only": "10_flash_attention: What gradcheck cannot see",
+    "FlashAttention.needs_shifted": FLAGS,
+    "FlashAttention.nothing_without_q": FLAGS,
+    "FlashAttention.gradients_in_wrong_order": ENGINE,
+    "FlashAttention.upstream_viewed": LAYOUT,
+    "FlashAttention.exponentials_apart": "10_flash_attention: The backward",
+    "FlashAttention.masked_to_a_number": TILES,
+    "FlashAttention.maximum_before_the_mask": TILES,
+    "FlashAttention.masked_by_a_product": "ReLU.mask_multiplied",
+    "FlashAttention.masked_by_a_product_in_all_tiles": "ReLU.mask_multiplied",
+    "FlashAttention.saves_clones": COPY,
+    "FlashAttention.output_multiplied_in_place": 'errata: "Saved tensors are copies"',
+    "FlashAttention.whole_scores": "10_flash_attention: Why the loop keeps everything",
+    "FlashAttention.rows_of_scores": "10_flash_attention: Why the loop keeps everything",
+}
