@@ -1,10 +1,19 @@
 """Judging gradients: checks, known mistakes and verdicts for the course's exercises, and the way they are graded."""
 
-__all__ = ["grade"]
+from importlib import import_module
+
+__all__ = ["coach", "grade", "solutions"]
 
 
 def __getattr__(name: str) -> object:
-    """``grade`` is loaded when it is asked for: it takes torch along, and a sandbox can start in the meantime."""
+    """Load what is asked for now, and not before: it takes torch along, and a sandbox can start in the meantime.
+
+    ``coach`` is a package that can be called.
+    """
+    if name in ("coach", "solutions"):
+        package = import_module("graders.coach")
+        package.prepare()
+        return package if name == "coach" else package.solutions
     if name == "grade":
         from graders.gradecell import grade
 

@@ -1,4 +1,5 @@
-"""The command line: ``python -m graders grade | collect | doctor | scores | sample``, run from the course's folder.
+"""The command line: ``python -m graders coach | study`` to learn, ``grade | collect | doctor | scores | sample`` to
+grade a class; run from the course's folder.
 
 Arguments are read before anything heavy is loaded: each command imports what it needs, and `grade` starts a sandbox
 before that, since a sandbox takes as long to start as the imports.
@@ -6,6 +7,7 @@ before that, since a sandbox takes as long to start as the imports.
 
 import argparse
 import gc
+import json
 import os
 import select
 import signal
@@ -124,7 +126,7 @@ def _loading() -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m graders",
-        description="Grade a course folder: collect, check, grade, and print scores.",
+        description="Judge your own answers, or grade a course folder: collect, check, grade, and print scores.",
         epilog=EXIT_CODES,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -134,6 +136,21 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("-v", "--verbose", action="store_true", help="show nbgrader's own log as well")
         sub.set_defaults(run=run)
         return sub
+
+    sub = command("coach", _coach, "judge the answers in a notebook of yours, and name the mistakes")
+    sub.add_argument("notebook", metavar="NOTEBOOK", type=Path, help="exercises/01_relu/relu.ipynb, or a chapter")
+    sub.add_argument("task", metavar="TASK", nargs="?", default="", help="judge only this one: Square")
+    sub.add_argument("--json", action="store_true", help="print the verdicts as data")
+    sub.add_argument("--timeout", type=_seconds, metavar="S", help="time limit for all of it in seconds (default 120)")
+    sub.epilog = (
+        "Runs the notebook's code as you would, in a process of its own, without a sandbox: use it for your own. "
+        "exit codes: 0 all checks hold, 1 some do not, 2 usage error, 130 interrupted by Ctrl-C"
+    )
+
+    sub = command("study", _study, "print what you have done and tried, and what comes next")
+    sub.add_argument("--json", action="store_true", help="print it as data")
+    sub.add_argument("--forget", action="store_true", help="delete the file that holds it")
+    sub.epilog = f"The file is .study.json in the course's folder; nothing leaves your machine. {EXIT_CODES}"
 
     sub = command("grade", _grade, "grade the submissions of a set, several at a time")
     sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
@@ -150,6 +167,7 @@ def _parser() -> argparse.ArgumentParser:
         help="time limit of a cell in seconds (a notebook gets four times that)",
     )
     sub.add_argument("--force", action="store_true", help="grade again what has already been graded")
+    sub.add_argument("--json", action="store_true", help="print scores, verdicts and problems as data on stdout")
     where = sub.add_mutually_exclusive_group()
     where.add_argument(
         "--workers",
@@ -196,7 +214,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.epilog = f"{doctor.EXIT_CODES}. The original of each repaired file is kept in {KEPT}/."
 
     sub = command("scores", _scores, "print the scores in the gradebook")
-    sub.add_argument("--csv", action="store_true", help="print comma-separated values")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="print comma-separated values")
+    form.add_argument("--json", action="store_true", help="print them as data")
     sub.add_argument("--why", action="store_true", help="also print a line for each check that lost points")
     sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
 
@@ -246,6 +266,18 @@ def _settings(course: "Course", arguments: argparse.Namespace) -> "Settings":
     return settings
 
 
+def _coach(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.coach import command
+    return command.coach(arguments.notebook, arguments.task, arguments.json, arguments.timeout)
+
+
+def _study(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.coach import command
+    return command.tell(arguments.json, arguments.forget)
+
+
 def _grade(arguments: argparse.Namespace) -> int:
     early = None if arguments.no_sandbox or arguments.scheduler else _early_parent()
     with ExitStack() as at_end:
@@ -254,7 +286,7 @@ def _grade(arguments: argparse.Namespace) -> int:
         with _loading():
             from graders.classroom.attention import attention
             from graders.classroom.checkup import misplaced
-            from graders.classroom.console import say
+            from graders.classroom.console import conclude, data_on_stdout, say
             from graders.classroom.course import Course
             from graders.classroom.grading import Grading
             from graders.classroom.lock import alone
@@ -262,6 +294,7 @@ def _grade(arguments: argparse.Namespace) -> int:
             from graders.engine.timing import phase
         if early:
             run.provide(early)
+        at_end.enter_context(data_on_stdout(arguments.json))
         course = Course(Path.cwd(), arguments.verbose, arguments.db)
         settings = _settings(course, arguments)
         if os.name != "posix":
@@ -289,8 +322,11 @@ def _grade(arguments: argparse.Namespace) -> int:
         told = {student: list(problems) for student, problems in faults.items()}
         for student, problem in strays:
             told.setdefault(student, []).append(problem)
-        for line in attention(told):
-            print(line)
+        conclude(*attention(told))
+        if arguments.json:
+            from graders.classroom.asdata import graded
+
+            _print_json(graded(course, assignment, settings.seed, students, told))
     return 1 if faults or strays else 0
 
 
@@ -327,6 +363,11 @@ def _scores(arguments: argparse.Namespace) -> int:
         from graders.classroom.course import Course
         from graders.classroom.gradebook import Records
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        if arguments.json:
+            from graders.classroom.asdata import scores
+
+            _print_json(scores(records, arguments.why))
+            return 0
         rows, most = records.scores()
         if arguments.csv:
             print(report.as_csv(rows, most), end="")
@@ -341,6 +382,10 @@ def _scores(arguments: argparse.Namespace) -> int:
             for line in records.lines(rows):
                 print(line)
     return 0
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=2))
 
 
 def _sample(arguments: argparse.Namespace) -> int:

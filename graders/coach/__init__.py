@@ -1,0 +1,39 @@
+"""The coach: it judges an answer where it is written, and names the mistake.
+
+    from graders import coach, solutions
+
+    coach(Square)              # all checks of the task that this class is named after
+    coach(Mine, "Square")      # the same, of a class of another name
+    coach("SigmoidTests")      # a test file, by the name of its task
+    coach()                    # the tasks of the set, and which of them are done
+    solutions(Square)          # three right ways, once the task has passed
+
+It runs your code in this process, as you would, and nothing leaves your machine. Ctrl-C, or "Interrupt Kernel", stops
+it.
+"""
+
+import sys
+from contextlib import suppress
+from importlib import import_module
+from types import ModuleType
+
+from graders.coach.ask import coach, solutions
+
+__all__ = ["coach", "solutions"]
+
+
+def prepare() -> None:
+    """Load what torch loads with the first gradcheck, sympy with it: a second that no check should have to wait for."""
+    with suppress(ImportError):
+        import_module("torch.fx.experimental.symbolic_shapes")
+
+
+class _Coach(ModuleType):
+    """This package, which can be called: ``from graders import coach`` gives it, once something has imported it."""
+
+    def __call__(self, thing: object = None, where: str = "") -> None:
+        coach(thing, where, depth=2)
+
+
+_Coach.__call__.__doc__ = coach.__doc__
+sys.modules[__name__].__class__ = _Coach
