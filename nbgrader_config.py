@@ -70,6 +70,10 @@ c.GenerateFeedback.preprocessors = [GetGrades, Feedback, CSSHTMLHeaderPreprocess
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {"strip_files_prefix": clean_page}  # nbgrader's template does not sanitise Markdown cells
 
+# nbgrader's Validate button and `nbgrader validate`: a check cell that fails is a failure. nbgrader itself looks at
+# grade cells alone, which hold a comment in what students have: it would call an untouched notebook a success.
+c.Validator.validate_all = True
+
 # grades.csv: each field quoted where it must be, and none that a spreadsheet would compute.
 c.ExportApp.plugin_class = Export
 

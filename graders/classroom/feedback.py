@@ -1,7 +1,7 @@
 """Feedback as a student reads it: points and messages, without hidden tests, grader source or scripts."""
 
-import os
 import re
+from collections.abc import Iterator
 from html import escape
 
 import nh3
@@ -13,7 +13,9 @@ from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.utils import is_grade, is_solution
 from pygments.token import STANDARD_TYPES
 
-from graders.classroom.report import checks_of
+from graders.classroom.report import checks_of, course_site
+from graders.judge.once import once
+from graders.judge.places import Place
 from graders.judge.verdict import FORM, PASTE, Verdict, shown_by
 from graders.notebook.cells import Original
 
@@ -74,16 +76,21 @@ def _link(target: str) -> str | None:
     """
     if target.startswith("#") or target.lower().startswith(("http://", "https://", "mailto:")):
         return target
-    page, site = BOOK.fullmatch(target), os.environ.get("COURSE_URL", "").strip().rstrip("/")
-    return f"{site}/book/{page[1]}.html{page[2] or ''}" if page and site.startswith(("http://", "https://")) else None
+    page, site = BOOK.fullmatch(target), course_site()
+    return f"{site}/book/{page[1]}.html{page[2] or ''}" if page and site else None
 
 
 class Feedback(ClearHiddenTests):
     """Between nbgrader's ``GetGrades`` and the writing of the page: hide the tests, show the verdicts."""
 
+    _messages: Iterator[str] = iter(())  # what the verdicts of the cells to come say on this page
+
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         """Make all cells fit to be read, and name the tests for the page's index."""
         resources["graders"] = {"checks": checks_of(_as_released(nb))}
+        outputs = [output for cell in nb.cells if _tested(cell) for output in cell.outputs]
+        verdicts = [verdict for output in outputs if (verdict := shown_by([output]))]
+        self._messages = iter(once(verdicts))  # in the order of the cells
         return super().preprocess(nb, resources)
 
     def preprocess_cell(
@@ -95,10 +102,10 @@ class Feedback(ClearHiddenTests):
                 note = f"*The rest is left out: this cell has {len(cell.source):,} characters.*"
                 cell.source = f"{cell.source[:LONGEST]}\n\n{note}"
             return cell, resources
-        if is_grade(cell) and not is_solution(cell):  # in a solution the student's code ran
+        if _tested(cell):
             self._remove_hidden_test_region(cell)
             cell.source = "\n".join(line for line in cell.source.splitlines() if not OURS.search(line)).strip()
-            cell.outputs = _told(cell.outputs)
+            cell.outputs = _told(cell.outputs, self._messages)
         else:
             for output in cell.outputs:
                 if output.output_type == "error":
@@ -106,6 +113,11 @@ class Feedback(ClearHiddenTests):
                 elif "text/html" in output.get("data", {}):
                     output.data["text/html"] = clean_page(output.data["text/html"])
         return cell, resources
+
+
+def _tested(cell: NotebookNode) -> bool:
+    """Return whether a cell's outputs are the grader's: in a solution the student's code ran."""
+    return cell.cell_type == "code" and is_grade(cell) and not is_solution(cell)
 
 
 def _as_released(notebook: NotebookNode) -> dict[str, Original]:
@@ -126,22 +138,33 @@ def _as_released(notebook: NotebookNode) -> dict[str, Original]:
     }
 
 
-def _told(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """The outputs of a grade cell for its student: verdicts laid out, the bare number gone, errors without frames."""
+def _told(outputs: list[NotebookNode], messages: Iterator[str]) -> list[NotebookNode]:
+    """The outputs of a grade cell for its student: its verdict laid out, the bare number gone, errors without frames.
+
+    Args:
+        outputs: the cell's.
+        messages: what the verdicts of this cell and those below it say.
+    """
     told = []
     for output in outputs:
         if output.output_type == "error":  # a frame would show the hidden test
             line = f"{output.ename}: {output.evalue}".strip(": ")
             told.append(new_output("error", ename=output.ename, evalue=output.evalue, traceback=[line]))
         elif verdict := shown_by([output]):
-            told.append(new_output("display_data", {"text/html": _layout(verdict), "text/plain": str(verdict)}))
+            message = next(messages, verdict.message)
+            told.append(new_output("display_data", {"text/html": _layout(verdict, message), "text/plain": message}))
         elif output.output_type != "execute_result":
             told.append(output)
     return told
 
 
-def _layout(verdict: Verdict) -> str:
-    """A verdict in the few tags that nbconvert's sanitising lets through, dressed by the template's Bootstrap."""
+def _layout(verdict: Verdict, message: str) -> str:
+    """A verdict in the few tags that nbconvert's sanitising lets through, dressed by the template's Bootstrap.
+
+    Args:
+        verdict: it.
+        message: what it says on this page; where that is another line than its own, the evidence is left out too.
+    """
     lost = verdict.points - verdict.earned
     colour = "warning" if verdict.look == FORM or 0 < lost < verdict.points else "danger" if lost else "success"
     rows = "".join(
@@ -150,7 +173,16 @@ def _layout(verdict: Verdict) -> str:
         for name, value in verdict.evidence.items()
     )
     code = f'<div class="text-muted">{PASTE}</div><pre><code>{escape(verdict.code)}</code></pre>'
+    rest = f"{rows}{code if verdict.code else ''}" if message == verdict.message else ""
+    link = _in_the_book(verdict.place) if verdict.place and message == verdict.message else ""
     return (
         f'<div class="alert alert-{colour}"><div><strong>{escape(verdict.title)}</strong></div>'
-        f"<div>{escape(verdict.message)}</div></div>{rows}{code if verdict.code else ''}"
+        f"<div>{escape(message)}</div>{link}</div>{rest}"
     )
+
+
+def _in_the_book(place: Place) -> str:
+    """Where the book treats the mistake, as a link where the course has an address."""
+    title, site = escape(place.title), course_site()
+    name = f'<a href="{escape(place.url(site))}">{title}</a>' if site else title
+    return f"<div>In the book: {name}</div>"

@@ -17,13 +17,14 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
-from graders.classroom.graded import converter_of, mark_in, messages_in, notebook_in, read_executed
+from graders.classroom.graded import converter_of, mark_in, messages_in, notebook_in, read_executed, verdicts_in
 from graders.classroom.mark import Mark
 from graders.classroom.nbgrader_steps import Grades, save_grades
 from graders.classroom.released import Released, originals
 from graders.classroom.report import Lost, checks_of
 from graders.classroom.submission import TOLD, Prepared, Submission, not_read
 from graders.engine.errors import Overspent
+from graders.judge.verdict import Verdict
 from graders.notebook.codes import Code
 from graders.notebook.files import read_bytes
 from graders.notebook.problem import Problem, Unreadable, printable
@@ -305,7 +306,30 @@ class Records:
                     where = f"{score:g}; the reasons are where it was graded, in {folder}"
                     yield f"{printable(student, 60)}  {assignment}  {where}"
                 else:
-                    yield from map(str, self.lost(assignment, student))
+                    yield from (f"{lost} {lost.see}".rstrip() for lost in self.lost(assignment, student))
+
+    def every_lost(self, rows: Mapping[str, Mapping[str, float | None]]) -> Iterator[Lost]:
+        """Yield each lost point of the class of which the reason is here.
+
+        Args:
+            rows: as `scores` returns them.
+        """
+        for student in sorted(rows):
+            for assignment, score in sorted(rows[student].items()):
+                submission = self.course.submission(student, assignment)
+                if score is not None and self.marks(submission, self.course.notebooks(assignment)) is not None:
+                    yield from self.lost(assignment, student)
+
+    def verdicts(self, assignment: str, student: str) -> list[Verdict]:
+        """Return the verdicts in a graded submission; none where it was graded elsewhere, or cannot be read."""
+        submission = self.course.submission(student, assignment)
+        if self.marks(submission, submission.notebooks) is None:
+            return []
+        found: list[Verdict] = []
+        for name in submission.notebooks:
+            with suppress(Exception):  # the others have theirs
+                found += self.course.reader.ask(verdicts_in, self.course.autograded(submission) / f"{name}.ipynb")
+        return found
 
     def lost(self, assignment: str, student: str) -> list[Lost]:
         """Return a line on each test cell of a graded submission that did not give all its points."""
@@ -319,8 +343,8 @@ class Records:
                 try:
                     said = self.course.reader.ask(messages_in, path, checks)
                 except Exception as error:  # the others have their lines
-                    said = {cell: ("its notebook", str(not_read(path.name, error))) for cell in list(grades)[:1]}
-                for cell, (check, message) in said.items():
+                    said = {cell: ("its notebook", str(not_read(path.name, error)), "") for cell in list(grades)[:1]}
+                for cell, (check, message, see) in said.items():
                     grade = grades[cell]
                     waits = grade.manual_score is None and grade.auto_score is None
                     if not message:
@@ -328,7 +352,7 @@ class Records:
                     elif grade.manual_score is not None:
                         message = f"Given by hand; the checks say {grade.auto_score or 0:g}: {message}"
                     if waits or grade.score < grade.max_score:
-                        found.append(Lost(student, assignment, check, grade.score, grade.max_score, message))
+                        found.append(Lost(student, assignment, check, grade.score, grade.max_score, message, see))
         return found
 
 

@@ -18,9 +18,11 @@ from graders.classroom.course import Course
 from graders.classroom.mark import MARK, Mark
 from graders.classroom.nbgrader_steps import Grades, TrustedExecute, grades_of
 from graders.classroom.outcome import causes, outcome_problems
-from graders.classroom.report import verdict_of, why
+from graders.classroom.report import see, verdict_of, why
 from graders.classroom.submission import Prepared, Submission
 from graders.engine.outcome import take_events
+from graders.judge.once import once
+from graders.judge.verdict import Verdict
 from graders.notebook.problem import Problem
 
 OURS = (
@@ -101,10 +103,10 @@ def notebook_in(path: Path) -> NotebookNode:
     return rejoin_lines(nbformat.reads(path.read_text(encoding="utf-8"), as_version=4))
 
 
-def messages_in(path: Path, checks: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Return what each test cell of a graded notebook is about, in words, and says of its points, by its grade_id.
+def messages_in(path: Path, checks: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str, str]]:
+    """Return what each test cell of a graded notebook is about, in words, says of its points, and refers to.
 
-    What a person grades says nothing: "".
+    They come by its grade_id. What a person grades says nothing: "". What a verdict says is said once a task.
 
     Args:
         path: the notebook.
@@ -116,15 +118,27 @@ def messages_in(path: Path, checks: Mapping[str, tuple[str, str]]) -> dict[str, 
     except (ValueError, KeyError, TypeError, AttributeError):
         mark = None
     blamed = causes(notebook, mark.events if mark else ())
+    cells = [cell for cell in notebook.cells if is_grade(cell)]
+    verdicts = {id(cell): verdict for cell in cells if (verdict := verdict_of(cell))}
+    lines = dict(zip(verdicts, once(list(verdicts.values())), strict=True))
     found = {}
-    for cell in filter(is_grade, notebook.cells):
+    for cell in cells:
         name = cell.metadata.nbgrader.grade_id
         if is_solution(cell):
-            found[name] = name, ""
+            found[name] = name, "", ""
             continue
-        verdict, message = verdict_of(cell), why(cell)
+        verdict, message = verdicts.get(id(cell)), why(cell)
+        own = verdict is not None and message == verdict.message == lines[id(cell)]
+        if verdict and message == verdict.message:
+            message = lines[id(cell)]
         task, check = checks.get(name, ("", name))
-        if task in blamed and (verdict is None or verdict.look == "exists"):
+        if task in blamed and (verdict is None or verdict.look == "exists") and (own or verdict is None):
             message = f"{message.rstrip('.')}. {blamed[task]}"
-        found[name] = f"{task} {check}".strip(), message
+        found[name] = f"{task} {check}".strip(), message, see(verdict.place) if verdict and own else ""
     return found
+
+
+def verdicts_in(path: Path) -> list[Verdict]:
+    """Return the verdicts of a graded notebook, in the order of its test cells."""
+    verdicts = map(verdict_of, filter(is_grade, notebook_in(path).cells))
+    return [verdict for verdict in verdicts if verdict is not None]

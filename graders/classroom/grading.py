@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from graders.classroom.attention import brief
-from graders.classroom.console import clock, overwrites, progress, say
+from graders.classroom.console import clock, conclude, overwrites, progress, say
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.gradebook import GO_ON, Records
@@ -94,10 +94,10 @@ class Grading:
         parts = [f"{graded + kept} of {len(plan)} submissions graded in {clock(time.monotonic() - start)}"]
         parts += [f"{kept} of them earlier"] if kept else []
         parts += [f"{lines} fault{'s' * (lines != 1)} above"] if lines else []
-        print(f"{self.assignment}: {', '.join(parts)}.")
+        conclude(f"{self.assignment}: {', '.join(parts)}.")
         if earlier:
             some = f"{earlier} submission{'s' * (earlier != 1)} by other checks, or with another seed, than today's"
-            print(f"{self.assignment}: graded {some}; `--force` grades everything again.")
+            conclude(f"{self.assignment}: graded {some}; `--force` grades everything again.")
         return faults
 
     def _plan(self, student: str, force: bool) -> Outcome | Submission:

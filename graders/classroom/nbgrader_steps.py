@@ -29,7 +29,7 @@ from graders.engine.job import Settings
 from graders.engine.outcome import take_events
 from graders.engine.run import execute
 from graders.notebook.files import no_file
-from graders.notebook.problem import Problem
+from graders.notebook.problem import Problem, Unreadable
 
 Resources = dict[str, Any] | None  # what nbconvert hands from step to step
 READER = Reader(None)  # of all that students wrote
@@ -39,11 +39,13 @@ A = TypeVar("A")
 
 
 def _read(file: str, function: Callable[Q, A], *args: Q.args, **keywords: Q.kwargs) -> A:
-    """Call a function in the reader's process; what takes more than it may is a line about one student."""
+    """Call a function in the reader's process; what it refuses, or takes too long for, is a line about one student."""
     try:
         return READER.ask(function, *args, **keywords)
     except Overspent as error:
         raise NbGraderException(str(not_read(file, error))) from None
+    except Unreadable as error:
+        raise NbGraderException(str(error.problem)) from None
 
 
 def _cells(db_url: str, coursedir: CourseDirectory, assignment: str, notebook: str) -> Cells:

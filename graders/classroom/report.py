@@ -3,6 +3,7 @@
 import ast
 import csv
 import io
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from nbformat import NotebookNode
 from nbgrader.utils import is_solution
 
 from graders.classroom.released import Cells
+from graders.judge.places import Place
 from graders.judge.verdict import Verdict, shown_by
 from graders.notebook.problem import printable
 
@@ -26,6 +28,7 @@ class Lost:
     earned: float
     points: float
     message: str
+    see: str = ""  # where the book treats it
 
     def __str__(self) -> str:
         parts = printable(self.student, 60), printable(self.assignment, 60), printable(self.check, 100)
@@ -66,6 +69,20 @@ def _called(source: str) -> tuple[str, str] | None:
             if len(words) == 3:
                 return words[1], words[2]
     return None
+
+
+def course_site() -> str:
+    """Return the address of the course's site, from COURSE_URL, without a slash at its end; "" where it has none."""
+    site = os.environ.get("COURSE_URL", "").strip().rstrip("/")
+    return site if site.startswith(("http://", "https://")) else ""
+
+
+def see(place: Place | None) -> str:
+    """Return where to read on: "See Chapter 1: In place.", and the address where the course has one."""
+    if place is None:
+        return ""
+    site = course_site()
+    return f"See {place.title}{f' ({place.url(site)})' if site else ''}."
 
 
 def verdict_of(cell: NotebookNode) -> Verdict | None:

@@ -1,5 +1,6 @@
 """Executes a job: a notebook goes in, the executed notebook comes out. No submission makes it raise."""
 
+import re
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, closing, suppress
@@ -24,6 +25,7 @@ from graders.inside.replies import answered
 from graders.inside.wire import Message, WireError
 from graders.judge.proxy import Desk
 from graders.judge.reading import joined, suspect
+from graders.judge.verdict import Verdict
 
 FIGURE = "plot_"  # how the ids of locked cells begin that only draw
 FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
@@ -33,6 +35,9 @@ Answer = TypeVar("Answer")
 AGAIN = 1.0  # seconds for a cell that has run out of time once
 JUDGING = 20  # CPU seconds that a cell may cost the grader beyond those that the cell has for itself
 RESPITE = 2.0  # seconds for a machine without memory to find some
+MORE = re.compile(  # what makes torch load more than a kernel has: see `graders.inside.warm.MORE`
+    r"\b(func|functorch|vmap|optim|checkpoint|_dynamo|jacrev|jacfwd|hessian)\b|torch\.compile"
+)
 NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
 _warm: dict[str, Parent] = {}
 _others: list[dict[str, Parent]] = []
@@ -83,6 +88,9 @@ def _execute(job: Job) -> tuple[NotebookNode, bool]:
     parent = warm(job.settings.sandbox)
     with phase("notebook: reading and writing"):
         notebook = nbformat.reads(job.notebook, as_version=4)
+    if any(MORE.search(cell.source) for cell in notebook.cells if cell.cell_type == "code"):
+        with phase("start: more of torch"):
+            parent.load_more()
     execution = Execution(parent, job, notebook)
     execution.run()
     if execution.starved:
@@ -150,6 +158,7 @@ class Execution:
         self.forbidding: dict[frozenset[str], tuple[Kernel, int]] = {}  # kernels, and the cells that ran in each
         self.number = 0  # of the cell that is next
         self.asking = False  # whether a kernel may have more to say
+        self.judged: dict[tuple[str, str], Verdict] = {}  # what the checks found since the last of the student's cells
         self.endless: set[int] = set()  # student cells that ran out of time
         self.again = 0.0  # seconds of student's cells run once more, which are no question's time
 
@@ -212,6 +221,7 @@ class Execution:
             elif str(_id(cell)).startswith(FIGURE) and not self.settings.figures:
                 cell.outputs = [new_output("stream", text=NOT_DRAWN)]
             else:
+                self.judged.clear()  # what was found is of the answers before this cell
                 outputs = Outputs(max(LITTLE, min(self.settings.max_output, self.room)))
                 cell.outputs = outputs.list
                 try:
@@ -282,6 +292,7 @@ class Execution:
             source=joined((cell.source for _, cell in self._student_cells()), self.given),
             seed=self.settings.seed,
             memory=self.share.memory,
+            judged=self.judged,
         )
         source = self.tests[str(_id(cell))]
         cell.source = source

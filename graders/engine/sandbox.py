@@ -155,6 +155,7 @@ class Parent:
         self._rooms: dict[int, tempfile.TemporaryDirectory[str]] = {}
         self._lost = False
         self._bare: Parent | None = None
+        self._more = False
 
     @property
     def alive(self) -> bool:
@@ -173,7 +174,9 @@ class Parent:
         ours, theirs = socket.socketpair()
         with theirs:
             self._command({"do": "twin"}, theirs.fileno())
-        return Parent(ours, self.sandbox, self._group)
+        twin = Parent(ours, self.sandbox, self._group)
+        twin._more = self._more
+        return twin
 
     def bare(self) -> "Parent":
         """Return its twin in which torch's own autograd is refused, forked when it is first asked for.
@@ -185,6 +188,18 @@ class Parent:
             self._bare = self.twin()
             self._bare._command({"do": "no autograd"})
         return self._bare
+
+    def load_more(self) -> None:
+        """Load what `graders.inside.warm.MORE` says, for the kernels that it will fork; once.
+
+        Raises:
+            SandboxError: this one is gone.
+        """
+        if not self._more:
+            self._more = True
+            self._command({"do": "load more"})
+            if self._bare and self._bare.alive:
+                self._bare.load_more()
 
     def share(self, settings: Settings) -> Share:
         """Return what a notebook's kernels share of memory and processors; close it after them."""

@@ -27,7 +27,7 @@ WARM_UP = """
 import ctypes, io, random, math, copy, functools, itertools, unittest.mock, asyncio
 import numpy, torch, torch.nn.functional as F
 import matplotlib.pyplot as plt
-import torch._dynamo, torch._subclasses.schema_check_mode
+import torch._subclasses.schema_check_mode
 import torch.func, torch.testing, torch.autograd.functional, torch.utils.checkpoint, torch.autograd.forward_ad
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -50,7 +50,7 @@ try:
     torch.testing.assert_close(x.detach(), -x.detach())
 except AssertionError:
     pass
-torch.func.vmap(torch.sin)(x); torch.func.grad(lambda x: x.sin().sum())(x)
+torch.func.vmap(torch.sin)(x)
 with torch.autocast("cpu", torch.bfloat16):
     F.linear(torch.ones(2, 2), torch.ones(2, 2))
 with torch.random.fork_rng([]):
@@ -61,6 +61,13 @@ axes[1].imshow([[1, 2]]); axes[0].legend(); figure.legend(loc="outside lower cen
 display(figure)
 plt.close("all")
 """
+MORE = """
+import torch._dynamo
+x = torch.ones(2, requires_grad=True)
+torch.func.grad(lambda x: x.sin().sum())(x.detach())
+torch.optim.SGD([x], 0.1)
+torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False).sum().backward()
+"""  # torch loads it, a second's work, when these are first called
 
 
 def warm_up() -> "NotebookShell":
@@ -79,6 +86,20 @@ def warm_up() -> "NotebookShell":
     names.clear()
     shell.reset(new_session=True)
     return shell
+
+
+def load_more() -> None:
+    """Load what few notebooks use, and torch takes long to load: see `MORE`."""
+    gc.disable()
+    kept = dict(os.environ)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.tempdir = "/"  # must exist; nothing can be written any more
+    with warnings.catch_warnings(), suppress(Exception):  # without it a kernel loads it by itself, or says why not
+        warnings.simplefilter("ignore")
+        exec(MORE, {"torch": sys.modules["torch"]})
+    os.environ.clear()
+    os.environ.update(kept)
+    gc.freeze()
+    gc.enable()
 
 
 class Children:
@@ -271,6 +292,9 @@ def _main() -> None:
         match order["do"]:
             case "start":
                 answer = children.start(order, descriptors[0], control)
+            case "load more":
+                load_more()
+                answer = {}
             case "no autograd":
                 refusal.forbid([refusal.AUTOGRAD])
                 answer = {}

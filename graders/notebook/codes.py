@@ -7,7 +7,7 @@ class Code(Enum):
     """What kind of problem it is, as a number and a meaning; ``str`` gives number and name: ``E202 not-json``.
 
     1xx are about the file, 2xx about its form, 3xx about the set's cells, 4xx about the folder and the submission, 5xx
-    about what happened while it ran.
+    about what happened while it ran. Of the form, 201 to 220 are refused, and 221 and up are repaired.
     """
 
     SYMBOLIC_LINK = "E101", "a symbolic link instead of a file"
@@ -31,6 +31,7 @@ class Code(Enum):
     OLD_FORMAT = "E208", "a version of nbformat before 4 where the library nbformat is not installed"
     EMPTY = "E209", "no cells, or nothing in any of them"
     TOO_MANY_CELLS = "E210", "more cells than the limit"
+    FOREIGN_KERNEL = "E211", "a notebook of an R or Julia kernel"
     BYTE_ORDER_MARK = "E221", "a byte-order mark before the text"
     WINDOWS_LINES = "E222", "Windows line endings"
     HALF_CHARACTERS = "E223", "incomplete characters"
@@ -39,7 +40,7 @@ class Code(Enum):
     MALFORMED_IDS = "E226", "ids of cells missing, malformed or not unique"
     MALFORMED_METADATA = "E227", "metadata of the notebook that do not follow nbformat"
     OTHER_KERNEL = "E228", "no kernel, or one other than python3"
-    OTHER_LANGUAGE = "E229", "a language other than Python"
+    OTHER_LANGUAGE = "E229", "a language other than Python, R or Julia"
     EXTRA_KEYS = "E230", "entries that a notebook does not have"
 
     ANOTHER_SET = "E301", "cells of another set and none of this one"

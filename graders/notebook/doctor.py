@@ -1,9 +1,10 @@
 """Is this notebook the right one, is every cell of the set in it, and would it be graded? What can be repaired is.
 
-    python doctor.pyz [--dry-run] exercises/01_relu/relu.ipynb
+    python doctor.pyz [--dry-run] [exercises/01_relu/relu.ipynb]
 
-Nothing of a notebook is executed. The standard library is enough: students get this folder as ``doctor.pyz``, with the
-released cells of all sets in it; grading reads and repairs notebooks by the same functions.
+Without a path it looks at the sets beside itself. Nothing of a notebook is executed. The standard library is enough:
+students get this folder as ``doctor.pyz``, with the released cells of all sets in it; grading reads and repairs
+notebooks by the same functions.
 """
 
 import argparse
@@ -58,6 +59,17 @@ def released_sets() -> dict[str, dict[str, Original]]:
     """Read the released cells of all sets, by notebook, from ``released.json``: only the students' program has it."""
     sets = json.loads(resources.files(__package__).joinpath("released.json").read_text(encoding="utf-8"))
     return {name: {cell["grade_id"]: Original(**cell) for cell in cells} for name, cells in sets.items()}
+
+
+def beside(program: Path, names: Iterable[str]) -> list[Path]:
+    """Return the notebooks of sets in the folder that a program lies in, and in the sets' folders below it.
+
+    The program may lie beside ``exercises/``, in it, or beside a notebook. Hidden folders are left out.
+    """
+    folder, wanted = program.parent, [f"{name}.ipynb" for name in names]
+    there = (path for depth in ("*", "*/*", "exercises/*/*") for path in sorted(folder.glob(depth)))
+    found = (path for path in there if any(resembles(name, path.name) for name in wanted))
+    return [path for path in found if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
 
 
 def notebooks_in(paths: Iterable[Path], names: Iterable[str]) -> list[Path]:
@@ -125,10 +137,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"each repaired file is kept in {KEPT}/. Missing answers are reported; the rest is graded all the same.",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("path", metavar="PATH", nargs="+", type=Path, help="a notebook, or a folder with notebooks")
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        nargs="*",
+        type=Path,
+        help="a notebook, or a folder with notebooks (default: the sets in the folder that this program lies in)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="report what is wrong and change nothing")
     options = parser.parse_args(arguments)
-    return treat_all(options.path, released_sets(), options.dry_run)
+    sets = released_sets()
+    if options.path:
+        return treat_all(options.path, sets, options.dry_run)
+    program = Path(sys.argv[0])
+    found = beside(program, sets)
+    if not found:
+        print(f"there is no notebook of a set beside {printable(program)}: name one, or its folder", file=sys.stderr)
+        return 2
+    return treat_all(found, sets, options.dry_run)
 
 
 Treat = Callable[[Path, Mapping[str, Mapping[str, Original]], Path, bool], tuple[bool, list[Problem]]]

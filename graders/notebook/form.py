@@ -34,6 +34,8 @@ _METADATA: dict[str, Callable[[Any], bool]] = {  # what the notebook format says
     "format": lambda x: isinstance(x, str),
 }  # fmt: skip
 _KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+_FOREIGN = {"r": "R", "julia": "Julia"}  # languages that are refused; a kernel of any other is taken for Python's
+_FOREIGN_KERNELS = re.compile(r"(?P<r>ir)|(?P<julia>julia)(?:-[\d.]+)?")  # as IRkernel, IJulia and Colab name them
 
 
 def read(path: Path, limited: bool = True, file: str | None = None) -> tuple[Notebook, list[Problem]]:
@@ -266,12 +268,28 @@ def give_ids(cells: Sequence[Notebook]) -> list[int]:
     return new
 
 
+def _foreign(kernel: object, language: object) -> str | None:
+    """Return the language of a kernel that does not run Python; None for all others.
+
+    A kernel's name counts only where no language is given: anybody may call a Python kernel julia.
+    """
+    spec, info = (found if isinstance(found, dict) else {} for found in (kernel, language))
+    given = [name for name in (spec.get("language"), info.get("name")) if isinstance(name, str) and name]
+    if not given and isinstance(name := spec.get("name"), str) and (match := _FOREIGN_KERNELS.fullmatch(name)):
+        given = [match.lastgroup or ""]
+    return next((_FOREIGN[name.lower()] for name in given if name.lower() in _FOREIGN), None)
+
+
 def _tidy_metadata(notebook: Notebook, problems: Findings) -> None:
     meta = notebook.get("metadata")
     if not isinstance(meta, dict):
         problems.repaired(Code.MALFORMED_METADATA, "the notebook's metadata were malformed", "They are left out.")
         meta = {}
     kernel, language = meta.get("kernelspec"), meta.get("language_info")
+    if foreign := _foreign(kernel, language):
+        what = f"has a kernel for {foreign}, and only Python is graded"
+        remedy = "In JupyterLab, choose Kernel, Change Kernel, Python 3 (ipykernel); save it and hand it in again."
+        raise Unreadable(Code.FOREIGN_KERNEL, problems.file, what, remedy)
     if (
         not isinstance(kernel, dict)
         or kernel.get("name") != "python3"

@@ -49,6 +49,11 @@ class Unreadable(ValueError):
         super().__init__(what)
         self.problem = Problem(code, file, what, remedy, fatal=True)
 
+    def __reduce__(self) -> tuple[type["Unreadable"], tuple[Code, str, str, str]]:
+        """Be copied whole from the process that reads: an exception's own way has the text alone."""
+        found = self.problem
+        return type(self), (found.code, found.file, found.what, found.remedy)
+
 
 class Findings(list[Problem]):
     """The problems of one file, in the order in which they are found."""

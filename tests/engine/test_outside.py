@@ -94,7 +94,7 @@ def test_the_checks_that_are_about_memory_look_from_outside():
 def test_a_right_solution_keeps_no_more_than_it_may(share, task, check, name):
     with apart(share, task.solutions[name]) as operation:
         assert found(task, check, operation) == ""
-        assert operation.trips == 4  # seen at the first look
+        assert operation.trips in (4, 8)  # seen at the first look; on a busy machine, at the second
 
 
 @pytest.mark.parametrize(("task", "check", "name"), WRONG)

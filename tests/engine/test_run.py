@@ -385,13 +385,27 @@ def test_the_warm_parent_outlives_all_that_and_can_be_replaced(execute, warm):
     assert text(shown) == "1"
 
 
+@pytest.mark.parametrize(
+    ("code", "loaded"),
+    [("x.sin()", False), ("torch.func.grad(torch.sin)(x)", True), ("torch.optim.SGD([x.requires_grad_()], 0.1)", True)],
+)
+def test_more_of_torch_is_loaded_before_the_kernel_is_forked_where_it_is_used(execute, code, loaded):
+    run.close()  # what a parent has loaded stays
+    there = "'torch._' + 'dynamo' in sys.modules"
+    before, used, after = execute(f"import sys, torch\nx = torch.tensor(1.0)\n{there}", code, there)
+    assert (text(before), text(after)) == (str(loaded), str(loaded)) and "Error" not in text(used)
+    bare = run.warm().bare()
+    assert bare._more == loaded
+
+
 def test_solutions_keep_every_point(warm):
     source = Path(__file__).parents[2] / "solutions/03_ste/ste.ipynb"
     notebook = nbformat.read(source, as_version=4)
     code = [c for c in notebook.cells if c.cell_type == "code" and "nbgrader" in c.metadata]
     tests = tuple((c.metadata.nbgrader.grade_id, c.source) for c in code if c.metadata.nbgrader.grade)
+    given = tuple(c.source for c in code if c.metadata.nbgrader.locked and not c.metadata.nbgrader.grade)
     start = time.monotonic()
-    executed = nbformat.reads(run.run(Job(nbformat.writes(notebook), tests, settings=SETTINGS)), as_version=4)
+    executed = nbformat.reads(run.run(Job(nbformat.writes(notebook), tests, given, settings=SETTINGS)), as_version=4)
     assert time.monotonic() - start < SETTINGS.notebook_time
     points = {c.metadata.nbgrader.grade_id: c.metadata.nbgrader.get("points") for c in code}
     for done in executed.cells:

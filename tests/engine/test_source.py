@@ -472,7 +472,8 @@ def test_two_exponentials_are_a_sum_too_and_python_s_own_numbers_are_no_library(
 
 # --- what is refused is said ------------------------------------------------------------------------------------------
 
-OF_EVERY_TASK = "Many checks read your cells as well, and refuse what could hide from them what runs."
+SETUP = (Path(__file__).parents[2] / "book/setup.md").read_text(encoding="utf-8")
+REFUSED_EVERYWHERE = SETUP.partition("## What grading refuses\n")[2].partition("\n## ")[0]
 
 
 def unsaid(forbids: Forbids, text: str, message: str) -> list[str]:
@@ -493,12 +494,12 @@ def unsaid(forbids: Forbids, text: str, message: str) -> list[str]:
 def test_whatever_is_refused_is_said_in_the_text_that_a_student_reads(set_name: str) -> None:
     cells = json.loads(NOTEBOOKS[set_name].read_text())["cells"]
     texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
-    assert OF_EVERY_TASK in texts[0]
+    assert "../../book/setup.md#what-grading-refuses" in texts[0] and "reads your\ncells" in REFUSED_EVERYWHERE
     for task in _tasks(set_name):
         if task.forbids and task in graders.sets.module(set_name).TASKS:
             own = next(t for t in texts if t.startswith(f"## {task.name}\n"))
             forbids = replace(task.forbids, backward=task.forbids.backward and ".apply(" in task.call)
-            assert unsaid(forbids, texts[0] + own, forbids.says) == [], task.name
+            assert unsaid(forbids, texts[0] + own + REFUSED_EVERYWHERE, forbids.says) == [], task.name
 
 
 def test_what_is_left_unsaid_is_noticed() -> None:

@@ -434,7 +434,7 @@ def test_whatever_comes_back_ends_in_a_verdict(set_name: str, task: Task) -> Non
         start = time.process_time()
         with silence():
             verdict = task.judge(check.name, Operation(ask))
-        assert verdict.earned in (0, check.points) and len(str(verdict).encode()) < 10_000
+        assert 0 <= verdict.earned <= check.points and len(str(verdict).encode()) < 10_000
         assert time.process_time() - start < 10
         seen.append(verdict)
     assert any("corrupted" in v.message for v in seen) and any("corrupted" not in v.message for v in seen)

@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from graders.cli import main
+from graders.engine import run as engine
 from tests.path.course_maker import ROOT
+from tests.path.lab import Lab, labs
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -28,14 +30,22 @@ def run() -> Run:
     return command
 
 
+@pytest.fixture(scope="session")
+def close() -> Iterator[Callable[[], None]]:
+    """What ends the warm parent: `here` leaves it to the next command, which takes seconds less to start."""
+    yield engine.close
+    engine.close()
+
+
 @pytest.fixture
-def here(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+def here(monkeypatch, capsys, close) -> Callable[..., tuple[int, str, str]]:
     """Run ``python -m graders`` with these arguments in a folder, in this process; exit code, stdout, stderr."""
 
     def command(folder: Path, *arguments: str) -> tuple[int, str, str]:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
         monkeypatch.setenv("GRADERS_SEED", "0")
+        monkeypatch.setattr(engine, "close", lambda: None)
         capsys.readouterr()
         try:
             code = main(arguments)
@@ -45,3 +55,11 @@ def here(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
         return code, captured.out, captured.err
 
     return command
+
+
+@pytest.fixture
+def lab(chromium, tmp_path) -> Iterator[Lab]:
+    """JupyterLab in a browser, not started yet."""
+    own = tmp_path / "lab"
+    own.mkdir()
+    yield from labs(chromium, own)

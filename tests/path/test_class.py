@@ -61,6 +61,7 @@ def _hand_in_class(root: Path) -> None:
     hand_in(root, "raises", double="def double(x):\n    return 2 * x + undefined", triple=TRIPLE + SCRIPTS)
     path = hand_in(root, "cut", **RIGHT)
     path.write_text(path.read_text()[:900])
+    edit(hand_in(root, "julia", **RIGHT), lambda data: data["metadata"].update(language_info={"name": "julia"}))
     path = hand_in(root, "misnamed", **RIGHT)
     path.rename(path.with_name("tiny (1).ipynb"))
     edit(hand_in(root, "deleted", **RIGHT), _deleted)
@@ -112,7 +113,8 @@ def test_release_has_no_student_level_and_needs_no_path(course):
     ("student", "score"),
     {
         "right": 6, "wrong": 4, "blank": 0, "raises": 2, "deleted": 6, "altered": 6, "syntax": 2, "endless": 4,
-        "flood": 6, "own": 6, "renamed": 2, "dies": 4, "surplus": 6, "cut": None, "misnamed": None, "link": None,
+        "flood": 6, "own": 6, "renamed": 2, "dies": 4, "surplus": 6, "cut": None, "julia": None,
+        "misnamed": None, "link": None,
     }.items(),
 )  # fmt: skip
 def test_scores(course, student, score):
@@ -127,6 +129,13 @@ def test_scores(course, student, score):
         ("blank", []),
         ("raises", []),
         ("cut", ["is not JSON"]),
+        (
+            "julia",
+            [
+                "julia: tiny.ipynb: has a kernel for Julia, and only Python is graded. In JupyterLab, choose Kernel, "
+                "Change Kernel, Python 3 (ipykernel); save it and hand it in again."
+            ],
+        ),
         (
             "misnamed",
             [
@@ -165,12 +174,12 @@ def test_exit_code_and_summary(course):
     assert course.first.returncode == 1
     lines = course.first.stdout.splitlines()
     table = lines.index("Look at these first:")
-    assert "13 of 16 submissions graded" in lines[table - 1]
+    assert "13 of 17 submissions graded" in lines[table - 1]
     assert [line.split()[:2] for line in lines[table + 1 :]] == [
-        ["dies", "suspicious"], ["link", "suspicious"], ["cut", "not"], ["misnamed", "not"], ["endless", "stopped"],
-        ["altered", "restored"], ["deleted", "restored"],
+        ["dies", "suspicious"], ["link", "suspicious"], ["cut", "not"], ["julia", "not"], ["misnamed", "not"],
+        ["endless", "stopped"], ["altered", "restored"], ["deleted", "restored"],
     ]  # fmt: skip
-    assert "16 of 16, " in course.first.stdout
+    assert "17 of 17, " in course.first.stdout
 
 
 def _progress(out: str) -> list[str]:
@@ -184,7 +193,8 @@ def test_running_again_grades_nothing_and_says_the_same(course, here):
     assert (code, sorted(err.splitlines())) == (1, sorted(course.first.stderr.splitlines()))  # who is done first
     assert "13 of them earlier" in out
     assert [line.partition(": ")[2].split(",")[0] for line in _progress(out)] == [
-        "16 submissions", *(f"{sorted(course.scores).index(name) + 1} of 16" for name in ("cut", "link", "misnamed")),
+        "17 submissions",
+        *(f"{sorted(course.scores).index(name) + 1} of 17" for name in ("cut", "julia", "link", "misnamed")),
     ]  # fmt: skip
 
 

@@ -229,7 +229,7 @@ FAULTS = {
     Code.WRONG_NAME: called("Tiny (1).ipynb"),
     Code.UNKNOWN_NAME: called("homework.ipynb"),
     Code.OLD_FORMAT: without_nbformat,
-    Code.OTHER_LANGUAGE: in_notebook(lambda data: data["metadata"].update(language_info={"name": "R"})),
+    Code.OTHER_LANGUAGE: in_notebook(lambda data: data["metadata"].update(language_info={"name": "bash"})),
     Code.ALL_UNMARKED: converted,
     Code.ANSWER_DELETED: in_notebook(faulty.deleted("double")),
     Code.ANSWER_UNWRITTEN: lambda path, monkeypatch: examined(hand_in(path.parents[3], "ada")),

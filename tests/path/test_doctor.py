@@ -70,6 +70,12 @@ def in_notebook(**changed):
     return lambda data: data.update(changed)
 
 
+def kernel(name, language, info):
+    """The kernel's name, the language of its kernelspec, that of language_info; None: it is not there."""
+    spec = {"name": name, "display_name": "x"} | ({} if language is None else {"language": language})
+    return in_notebook(metadata={"kernelspec": spec} | ({} if info is None else {"language_info": {"name": info}}))
+
+
 def twice(data):
     data["cells"].insert(0, copy.deepcopy(cells(data)["test_double_value"]))
     data["cells"][0]["id"] = "first"
@@ -160,6 +166,10 @@ REPAIRED = {
     "no minor version": (in_notebook(nbformat_minor=None), r"is in the older nbformat 4\.None"),
     "another kernel": (in_notebook(metadata={"kernelspec": {"name": "r\x1b", "display_name": "R"}}), "its kernel is"),
     "no kernel": (in_notebook(metadata={}), "it names no kernel"),
+    "a kernel of Julia's own": (kernel("julia", "python", "python"), "its kernel is 'julia'"),
+    "a kernel of Julia's own, without its language": (kernel("julia", None, "python"), "its kernel is 'julia'"),
+    "a language that contains R": (kernel("python3", None, "rpy"), "its language is not Python. It is graded"),
+    "languages of odd types": (kernel("python3", ["R"], {"name": "R"}), "its language is not Python"),
     "notebook metadata a list": (in_notebook(metadata=[]), "the notebook's metadata were malformed"),
     "a title that is a list": (lambda data: data["metadata"].update(title=[1], authors=3), "title is malformed"),
     "more than a notebook holds": (in_notebook(worksheets=[1]), "has worksheets besides its cells"),
@@ -270,6 +280,9 @@ def test_what_is_not_wrong_is_left_alone(root, handed, here, change):
 # What cannot be repaired.
 
 
+FOREIGN = "has a kernel for {}, and only Python is graded. In JupyterLab, choose Kernel, Change Kernel, Python 3"
+
+
 def empty_cells(number):
     return [{"cell_type": "raw", "id": f"m{i}", "metadata": {}, "source": ""} for i in range(number)]
 
@@ -310,6 +323,12 @@ REFUSED = {
         in_notebook(cells=empty_cells(2)),
         "has no cell with anything in it. Ask for a new one.",
     ),
+    "R": (kernel("ir", "R", "R"), FOREIGN.format("R")),
+    "Julia": (kernel("julia-1.10", "julia", "julia"), FOREIGN.format("Julia")),
+    "R by its kernelspec": (kernel("python3", "R", "python"), FOREIGN.format("R")),
+    "Julia by its language": (kernel("python3", "python", "Julia"), FOREIGN.format("Julia")),
+    "R by its kernel's name": (kernel("ir", None, None), FOREIGN.format("R")),
+    "Julia by its kernel's name": (kernel("julia-1.10", None, None), FOREIGN.format("Julia")),
     "no format": (lambda data: data.pop("nbformat"), "it names no nbformat"),
     "a format that is true": (in_notebook(nbformat=True), "it names no nbformat"),
     "a format of the future": (in_notebook(nbformat=5), "is in nbformat 5, which is unknown here"),
@@ -759,6 +778,40 @@ def test_as_downloaded_all_is_there_and_nothing_is_written(download):
     assert {path: path.read_bytes() for path in download.rglob("*") if path.is_file()} == before
 
 
+def test_without_a_path_it_looks_at_the_sets_beside_it(download, tmp_path):
+    """From any folder, and without what is hidden: a checkpoint of JupyterLab's is not handed in."""
+    sets = len(list(ROOT.glob("exercises/*/*.ipynb")))
+    hidden = download / "exercises/.ipynb_checkpoints/relu.ipynb"
+    hidden.parent.mkdir()
+    hidden.write_text("{")
+    edit(download / "exercises/03_ste/ste.ipynb", deleted("check_Binarize"))
+    code, out, err = student(download)
+    assert (code, err) == (0, "") and out.count(": would be graded.\n") == sets
+    assert "locked cell check_Binarize was deleted" in out
+    assert "exercises/10_flash_attention/flash_attention.ipynb: would be graded." in out.splitlines()
+    (download / "exercises/01_relu/relu.ipynb").write_text("{")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    program = [sys.executable, "-I", "-S", download / "doctor.pyz"]
+    done = subprocess.run(program, cwd=elsewhere, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout.count("be graded") == sets
+    assert f"{download / 'exercises/01_relu/relu.ipynb'}: would NOT be graded" in done.stdout
+
+
+@pytest.mark.parametrize("place", ["exercises", "exercises/01_relu"])
+def test_without_a_path_it_looks_where_it_lies(download, place):
+    shutil.move(download / "doctor.pyz", download / place)
+    code, out, err = student(download / place)
+    assert (code, err) == (0, "") and out.count(": would be graded.\n") == (1 if "relu" in place else 10)
+
+
+def test_without_a_path_and_without_a_set_it_says_what_to_type(download, tmp_path):
+    (tmp_path / "alone").mkdir()
+    shutil.copy(download / "doctor.pyz", tmp_path / "alone")
+    said = "there is no notebook of a set beside doctor.pyz: name one, or its folder\n"
+    assert student(tmp_path / "alone") == (2, "", said)
+
+
 def test_a_student_before_handing_in(download):
     path = download / "exercises/01_relu/relu.ipynb"
     edit(path, in_cell("Square", source="class Square:\n    pass"))
@@ -801,6 +854,7 @@ def test_a_converted_notebook_is_one_line(download):
     [
         (lambda path: shutil.copy(path.parents[1] / "02_sigmoid/sigmoid.ipynb", path), "holds cells of another set"),
         (lambda path: path.write_text("{"), "is not JSON"),
+        (lambda path: edit(path, kernel("ir", "R", "R")), f"relu.ipynb: {FOREIGN.format('R')}"),
         (lambda path: edit(path, in_notebook(nbformat=3)), "is in the old nbformat 3: open and save it in JupyterLab"),
         (linked, "is a symbolic link"),
         (lambda path: shutil.copy(path, path.with_name("relu (1).ipynb")), "There is also 'relu.ipynb': hand in one"),

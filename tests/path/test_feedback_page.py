@@ -10,7 +10,7 @@ from graders.classroom import pages
 from graders.classroom.feedback import LONGEST, clean_page
 from graders.classroom.formulas import LONGEST as LONGEST_FORMULA
 from graders.classroom.formulas import Formulas
-from graders.judge.verdict import PASTE
+from graders.judge.verdict import MIME, PASTE
 from tests.path.course_maker import CODE, edit, hand_in, make_course, release
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
@@ -196,3 +196,40 @@ def test_looking_for_formulas_takes_time_in_proportion(text):
         pages.with_formulas(part, none)
         seconds.append(time.process_time() - start)
     assert seconds[1] < 3 * seconds[0] + 0.1
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory, run):
+    """A graded course whose tests of `double` are about a mistake that the book treats, and how to ask it."""
+    root = make_course(tmp_path_factory.mktemp("taught"))
+    release(root)
+    hand_in(root, "cleo", double="def double(x):\n    return x", triple="def triple(x):\n    return 3 * x")
+    assert run(root, "graders", "grade", "tiny").returncode == 0
+
+    def rename(data):
+        tests = [cell for cell in data["cells"] if cell["metadata"].get("nbgrader", {}).get("grade")]
+        for check, cell in zip(("gradient", "second_order"), tests, strict=False):
+            (output,) = [o for o in cell["outputs"] if MIME in o.get("data", {})]
+            output["data"][MIME] |= {"task": "Tanh", "check": check, "mistake": "upstream_ignored", "look": "gradient"}
+            output["data"][MIME] |= {"after": "" if check == "gradient" else "gradient"}
+
+    edit(root / "autograded/cleo/01_tiny/tiny.ipynb", rename)
+    return (lambda *command: run(root, *command)), root
+
+
+@pytest.mark.parametrize("site", ["", "https://course.example/site/"])
+def test_a_lost_point_leads_to_the_book_and_is_explained_once(monkeypatch, taught, site):
+    monkeypatch.setenv("COURSE_URL", site)
+    ask, root = taught
+    made = ask("nbgrader", "generate_feedback", "01_tiny", "--force")
+    assert made.returncode == 0, made.stderr
+    page = BeautifulSoup((root / "feedback/cleo/01_tiny/tiny.html").read_bytes(), "html.parser")
+    first, second, right = page.select(".alert")
+    address = "https://course.example/site/book/01_relu.html#relu-upstream-ignored"
+    assert [link["href"] for link in page.select(".alert a")] == ([address] if site else [])
+    assert first.get_text(" ", strip=True).endswith("In the book: Chapter 1: The upstream gradient ignored")
+    assert second.get_text(" ", strip=True).endswith("points Judged once the gradient is right.")
+    assert len(page.select(".alert ~ pre")) == 1 and "In the book" not in right.get_text()
+    lines = ask("graders", "scores", "--why").stdout.splitlines()[-2:]
+    told = f"think of 3. See Chapter 1: The upstream gradient ignored{f' ({address})' if site else ''}."
+    assert lines[0].endswith(told) and lines[1].endswith("double type: 0 of 2. Judged once the gradient is right.")

@@ -207,6 +207,20 @@ def test_nbgrader_s_own_command_reads_in_a_process_of_its_own_too(tmp_path):
     assert scores["ada"] == scores["eve"] == 6 and scores["ben"] is None
 
 
+def test_nbgrader_s_own_command_refuses_in_the_same_line(tmp_path):
+    """What is refused where it is read says there too what it is about, and what to do."""
+    root = make_course(tmp_path)
+    _nbgrader(root, "generate_assignment", "01_tiny")
+    for student in ("ada", "ben", "eve"):
+        hand_in(root, student, **RIGHT)
+    edit(root / "submitted/ben/01_tiny/tiny.ipynb", lambda data: data["metadata"].update(language_info={"name": "R"}))
+    said = _nbgrader(root, "autograde", "01_tiny", code=1)
+    assert "tiny.ipynb: has a kernel for R, and only Python is graded. In JupyterLab, choose Kernel, Change" in said
+    with Records(Course(root)) as records:
+        scores = {student: found["01_tiny"] for student, found in records.scores()[0].items()}
+    assert scores["ada"] == scores["eve"] == 6 and scores["ben"] is None
+
+
 def _export(root: Path) -> list[str]:
     return sorted((root / "grades.csv").read_text().splitlines())
 

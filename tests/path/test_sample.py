@@ -16,6 +16,7 @@ import pytest
 from graders.classroom import report, sample
 from graders.classroom.course import Course
 from graders.inside.operation import local
+from graders.judge.once import once
 from graders.sets import load
 from tests.path.course_maker import ROOT
 
@@ -76,8 +77,8 @@ def test_every_answer_is_judged_as_expected(student, assignment):
             verdicts = [tasks[task].judge(check.name, operation) for check in tasks[task].checks]
         judged.append(task)
         lines = [
-            report.Lost("", "", " ".join((v.task, v.check.replace("_", " "))), v.earned, v.points, v.message)
-            for v in verdicts
+            report.Lost("", "", " ".join((v.task, v.check.replace("_", " "))), v.earned, v.points, said)
+            for v, said in zip(verdicts, once(verdicts), strict=True)
         ]
         lost += [str(line).strip() for line in lines if line.earned < line.points]
     said = EXPECTED[student][assignment]["lost"]
