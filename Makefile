@@ -6,7 +6,7 @@ WORKERS ?= 2
 
 PYTEST = $(BIN)/python -m pytest book tests -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
 	--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg --doctest-glob=errata.md
-UNITS := $(patsubst %,tests/%.py,book/test_notation book/test_terms engine/test_source graders/test_pieces graders/test_wrong \
+UNITS := $(patsubst %,tests/%.py,book/test_notation book/test_terms coach/test_documents coach/test_study engine/test_source graders/test_pieces graders/test_wrong \
 	tools/test_chapters tools/test_grade_cells tools/test_order tools/test_prerequisites tools/test_students)
 
 # nbgrader calls alembic by name; the packages arrive without bytecode, so each part may write what it compiles.
@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks latest exercises students lab bench bench-grading bench-lighthouse check lint units test test-all clean help
+.PHONY: all venv book grade notebooks latest exercises students lab bench bench-coach bench-grading bench-lighthouse check lint units test test-all clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, and say where everything is
@@ -57,14 +57,17 @@ latest: $(READY)  ## run and build everything in a separate copy with the newest
 exercises: $(READY)  ## build exercises/ again from solutions/
 	@$(BIN)/python -m tools.release
 
-students: $(READY)  ## write students/custom-gradients.zip, the archive that students download
-	@$(BIN)/python -m tools.students
+students: $(READY)  ## write students/: the archives for a class and to learn alone; COACH=1 gives the class the coach too
+	@$(BIN)/python -m tools.students $(if $(filter-out 0,$(COACH)),--coach)
 
 lab: $(READY)  ## open JupyterLab
 	@$(BIN)/jupyter lab
 
 bench: $(READY)  ## measure time and memory of attention, N = 256 to 8192: takes minutes; not a test
 	@$(BIN)/python -m bench.attention
+
+bench-coach: $(READY)  ## measure how long the coach's verdicts take, for every task: takes minutes; not a test
+	@$(BIN)/python -m bench.coach
 
 bench-grading: $(READY)  ## grade 60 submissions by stock nbgrader and by this project, in turn: takes half an hour; not a test
 	@$(BIN)/python -m bench.grading

@@ -14,13 +14,14 @@ import contextlib
 import io
 import itertools
 import math
+import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from tools.cards import Card, read_card
-from tools.notebooks import ROOT, NotebookError, read, write
+from tools.notebooks import ROOT, SAME, NotebookError, read, write
 
 BOX, BLUE, ORANGE, INK = "#2f6fab", "#3f87c7", "#d0722b", "#7d7d7d"
 STYLE = 'font-family="system-ui, sans-serif"'
@@ -238,6 +239,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; report what is out of date")
     check = parser.parse_args(arguments).check
+    os.environ.update(SAME)  # before torch is loaded
     try:
         files = first_page(root)
     except (FirstPageError, NotebookError, OSError) as error:

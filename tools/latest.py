@@ -227,6 +227,7 @@ def surroundings(python: Path, folder: Path, torch: str) -> dict[str, str]:
         "JUPYTER_PREFER_ENV_PATH": "1",
         "TORCH_EXTENSIONS_DIR": str(folder / "extensions" / torch),
         "OMP_NUM_THREADS": "1",  # as `make test`
+        "MKL_CBWR": "COMPATIBLE",
         "NO_COLOR": "1",
     }
 

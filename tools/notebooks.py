@@ -267,6 +267,9 @@ def fill_figures(notebook: NotebookNode, figures: Path) -> None:
                 raise NotebookError(f"cell {cell.get('id')}: {error}") from error
 
 
+SAME = {"MKL_CBWR": "COMPATIBLE"}  # a kernel's environment: the same last digits on every processor
+
+
 def execute(notebook: NotebookNode, folder: Path, timeout: int = 120) -> None:
     """Run all cells of `notebook` in `folder`; NotebookError names the first cell that fails."""
     running = {"cell": "?"}
@@ -282,7 +285,7 @@ def execute(notebook: NotebookNode, folder: Path, timeout: int = 120) -> None:
         )
         client.on_cell_execute = lambda cell, cell_index: running.update(cell=cell.get("id"))
         try:
-            client.execute()
+            client.execute(env=os.environ | SAME)
         except CellExecutionError as error:
             reason = error.evalue.strip().splitlines()
             raise NotebookError(f"cell {running['cell']}: {error.ename}: {reason[0] if reason else ''}") from error

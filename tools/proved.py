@@ -244,8 +244,8 @@ class Selection:
         items[:] = [item for item in items if not self.leaves_out(self.pair(item.nodeid))]
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Remember which files do not run as a whole."""
-        self.deselected |= {self.pair(item.nodeid) for item in items}
+        """Remember which files do not run as a whole, but for the slow tests: a stamp is of the others."""
+        self.deselected |= {self.pair(item.nodeid) for item in items if item.get_closest_marker("slow") is None}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember what is to run."""

@@ -1,16 +1,21 @@
-"""Write what students download: `students/custom-gradients/` and its zip, the same bytes while the course is the same.
+"""Write what readers download, two folders and their zips in `students/`: the same bytes while the course is the same.
 
-    python -m tools.students
+    python -m tools.students [--coach]
 
-In it are the chapters, the pages they link to, the exercises, the requirements and a README. Every file passes a gate
-first: no answer, hidden test, marker or grader, no instructor's command, no link that leads nowhere, nothing that is
-not on the list. Where the gate closes, the old folder and zip stay. ``doctor.pyz`` is in it, a program by which a
-student sees before handing in whether a notebook would be graded: ``graders/notebook/`` and the released cells.
+*class*, ``custom-gradients.zip``, is for the students of a course: the chapters, the pages they link to, the exercises,
+the requirements and a README, and no answers. With ``--coach`` it has the coach as well, whose text has right ways and
+mistakes. *study*, ``custom-gradients-study.zip``, is for who learns alone, and always has it (`tools.study`).
+
+Every file passes a gate first: no answer, hidden test, marker or grader where none belongs, no instructor's command, no
+pointer that leads nowhere (`tools.texts`), nothing that is not on the list. Where the gate closes, the old folders and
+zips stay. ``doctor.pyz`` is in both, a program by which a student sees before handing in whether a notebook would be
+graded: ``graders/notebook/`` and the released cells.
 """
 
 import argparse
 import io
 import json
+import os
 import re
 import sys
 import tempfile
@@ -26,30 +31,39 @@ from pybtex.plugin import find_plugin
 
 from graders.notebook import doctor
 from graders.notebook.cells import released
-from tools.notebooks import ROOT, NotebookError, read
-from tools.release import GRADERS, MARKERS, gate, replace
+from tools import study
+from tools.notebooks import ROOT, NotebookError, read, to_text
+from tools.release import COACH, GRADERS, MARKERS, gate, replace
+from tools.texts import dead_pointers
 
-NAME = "custom-gradients"
+NAME, STUDY = "custom-gradients", "custom-gradients-study"  # the folders, and their zips
 PAGES = ["setup", "notation", "glossary", "errata", "bibliography"]
 INSTRUCTORS = re.compile(
     r"\b(gradebook|autograded?|generate_assignment|generate_feedback)\b|\b(solutions|sample|submitted)/"
 )
 PARTS = re.compile(
-    r"book/(\w+\.(ipynb|md)|checklist\.py)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|README\.md|"
-    r"doctor\.pyz(/__main__\.py|/doctor/(\w+\.py|released\.json))"
+    r"book/(\w+\.(ipynb|md)|checklist\.py)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|(README|AGENTS)\.md|"
+    r"bench/kernels\.py|nbgrader_config\.py|doctor\.pyz(/__main__\.py|/doctor/(\w+\.py|released\.json))"
 )
-OF_GRADERS = re.compile(r"constraints\.txt|doctor\.pyz/doctor/\w+\.py")  # they may name nbgrader
+OF_GRADERS = re.compile(r"constraints\.txt|nbgrader_config\.py|doctor\.pyz/doctor/\w+\.py")  # they may name nbgrader
 MAIN = """import sys
 
 from doctor.doctor import main
 
 sys.exit(main())
 """
-LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+CONFIG = '''"""For nbgrader's Validate button and `nbgrader validate`: a check cell that fails is a failure."""
+
+c = get_config()  # noqa: F821
+c.Validator.validate_all = True
+'''
+ONLY = r"<!-- {0} only -->\n.*?<!-- end of {0} only -->\n+"
+WEB_ONLY, COACH_ONLY = (re.compile(ONLY.format(what), re.DOTALL) for what in ("web", "coach"))
+REMARK = re.compile(r' ?<span class="without-script">The course\'s web page (.*?)</span>')  # below a figure that moves
 DIRECTIVE = re.compile(r"^```\{bibliography\}\n.*?^```\n", re.DOTALL | re.MULTILINE)
 README = """# Custom Gradients in PyTorch: from ReLU to FlashAttention
 
-Chapters to read and run, and exercises to solve. You need Python 3.11, 3.12 or 3.13.
+Chapters to read and run, and exercises to solve{besides}. You need Python 3.11, 3.12 or 3.13.
 
     python3 -m venv .venv
     source .venv/bin/activate        (Windows: .venv\\Scripts\\Activate.ps1)
@@ -63,10 +77,11 @@ Windows, a smaller download, how to see that it works.
 |---|---|
 {rows}
 
-Before you hand in, `python doctor.pyz exercises` says whether your notebooks would be graded, and repairs what it can.
+{coach}Before you hand in, `python doctor.pyz` says whether your notebooks would be graded, and repairs what it can.
 
 Words are explained in the [glossary](book/glossary.md), symbols under [notation](book/notation.md), what tutorials get
-wrong in the [errata](book/errata.md), and works cited are in the [bibliography](book/bibliography.md).
+wrong in the [errata](book/errata.md), and works cited are in the [bibliography](book/bibliography.md). If you let an AI
+assistant help you, let it read [AGENTS.md](AGENTS.md) first.
 
 The code is under the MIT licence, the text under CC BY 4.0.
 """
@@ -76,24 +91,56 @@ class StudentsError(Exception):
     """Why nothing was written; one line a fault."""
 
 
-def collect(root: Path) -> dict[str, bytes]:
-    """The files for students by their paths in the folder."""
+def collect(root: Path, name: str = NAME, coach: bool = False, site: str | None = None) -> dict[str, bytes]:
+    """The files of a download by their paths in its folder.
+
+    Args:
+        root: the course.
+        name: which download: `NAME` or `STUDY`.
+        coach: whether the class gets the coach; who studies alone always does.
+        site: the address of the published book, "" for none; default: COURSE_URL.
+    """
+    site = (os.environ.get("COURSE_URL", "") if site is None else site).strip().rstrip("/")
     chapters = sorted(root.glob("book/[0-9][0-9]_*.ipynb")) + sorted(root.glob("book/[a-e]_*.ipynb"))
     pages = [root / f"book/{page}.md" for page in PAGES]
-    paths = chapters + pages + [root / name for name in ("book/checklist.py", "requirements.txt", "constraints.txt")]
+    paths = [root / name for name in ("book/checklist.py", "bench/kernels.py", "requirements.txt", "constraints.txt")]
     paths += sorted(
         path for path in root.glob("exercises/**/*") if path.is_file() and ".ipynb_checkpoints" not in path.parts
     )
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    with_coach = coach or name == STUDY
+    files |= {f"book/{path.name}": _here(path, site, with_coach) for path in chapters + pages}
     files["book/bibliography.md"] = _plain_bibliography(root).encode()
     rows = []
     for chapter in chapters:
         title = read(chapter).cells[0].source.splitlines()[0].removeprefix("# ")
-        sets = [f"[{name}]({name})" for name in files if name.startswith(f"exercises/{chapter.stem}/")]
+        sets = [f"[{path}]({path})" for path in files if path.startswith(f"exercises/{chapter.stem}/")]
         rows.append(f"| [{title}](book/{chapter.name}) | {', '.join(sets)} |")
     files["doctor.pyz"] = _doctor(root)
-    files["README.md"] = README.format(rows="\n".join(rows)).encode()
+    files["nbgrader_config.py"] = CONFIG.encode()
+    if with_coach:
+        files |= study.coach_files(root)
+        files["requirements.txt"] += study.REQUIREMENT.encode()
+    files["AGENTS.md"] = study.agents(with_coach).encode()
+    words = {"besides": study.BESIDES if with_coach else "", "coach": study.COACH if with_coach else ""}
+    files["README.md"] = README.format(rows="\n".join(rows), **words).encode()
     return files
+
+
+def _here(path: Path, site: str, coach: bool) -> bytes:
+    """A page as the download has it: what points to the web page gets its address, or is left out where it has none."""
+    text = WEB_ONLY.sub("", path.read_text(encoding="utf-8"))
+    if not coach:
+        text = COACH_ONLY.sub("", text)
+    if site:
+        text = text.replace(study.SITE, site)
+    if path.suffix != ".ipynb" or "without-script" not in text:
+        return text.encode()
+    page = f' <a href="{site}/book/{path.stem}.html">The course\'s web page</a> \\1'
+    notebook = read(path)
+    for cell in notebook.cells:
+        cell.source = REMARK.sub(page if site else "", cell.source)
+    return to_text(notebook).encode()
 
 
 def _doctor(root: Path) -> bytes:
@@ -122,9 +169,12 @@ def _plain_bibliography(root: Path) -> str:
     return DIRECTIVE.sub(lambda _: "".join(entries), page)
 
 
-def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
-    """What students must not get, one line each, by file."""
+def package_faults(files: dict[str, bytes], root: Path, coach: bool = False) -> Iterator[str]:
+    """What may not be in a download, with the coach or without, one line each, by file."""
     for name, content in _opened(files):
+        if coach and study.PARTS.fullmatch(name):
+            yield from study.faults(name, content, files)
+            continue
         if not PARTS.fullmatch(name):
             yield f"{name}: not a file that students get"
             continue
@@ -133,7 +183,7 @@ def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
         except UnicodeDecodeError:
             yield f"{name}: not text"
             continue
-        pages, code = {"": text}, set()
+        pages = {"": text}
         if name.endswith(".ipynb"):
             try:
                 notebook = read(root / name)
@@ -141,19 +191,16 @@ def package_faults(files: dict[str, bytes], root: Path) -> Iterator[str]:
                 yield f"{name}: {error}"
                 continue
             pages = {f", cell {cell.id}": cell.source for cell in notebook.cells}
-            code = {f", cell {cell.id}" for cell in notebook.cells if cell.cell_type == "code"} | {", outputs"}
             if name.startswith("exercises/"):
                 yield from (f"{name}: {fault}" for fault in _exercise_faults(root, name, notebook))
             outputs = [str(output) for cell in notebook.cells for output in cell.get("outputs", [])]
             pages[", outputs"] = "\n".join(outputs)
+        names_graders = OF_GRADERS.fullmatch(name) or (coach and study.NAMES_COACH.fullmatch(name))
         for place, page in pages.items():
-            for pattern in (MARKERS, INSTRUCTORS) + (() if OF_GRADERS.fullmatch(name) else (GRADERS,)):
-                if match := pattern.search(page):
+            for pattern in (MARKERS, INSTRUCTORS) + (() if names_graders else (GRADERS,)):
+                if match := pattern.search(COACH.sub("", page)):
                     yield f"{name}{place}: {match.group()!r}"
-            if place not in code and name.endswith((".ipynb", ".md")):  # runs[name](norm) is no link
-                for target in LINK.findall(page):
-                    if not re.match(r"[a-z]+:", target) and _resolve(name, target) not in files:
-                        yield f"{name}{place}: links to {target}, which students do not get"
+        yield from dead_pointers(name, content, files)
 
 
 def _opened(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -174,22 +221,9 @@ def _exercise_faults(root: Path, name: str, notebook: NotebookNode) -> Iterator[
         yield from gate(read(source), notebook)
 
 
-def _resolve(name: str, target: str) -> str:
-    """The path in the folder that a link of file `name` leads to."""
-    parts = name.split("/")[:-1]
-    for part in target.split("/"):
-        if part == "..":
-            if not parts:
-                return target
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
-
-
-def write_zip(files: dict[str, bytes], path: Path) -> None:
-    """Write the files into a zip, in the folder that students unpack."""
-    path.write_bytes(zipped({f"{NAME}/{name}": content for name, content in files.items()}))
+def write_zip(files: dict[str, bytes], path: Path, folder: str = NAME) -> None:
+    """Write the files into a zip, in the folder that readers unpack."""
+    path.write_bytes(zipped({f"{folder}/{name}": content for name, content in files.items()}))
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
@@ -203,8 +237,24 @@ def zipped(files: dict[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def students(root: Path = ROOT) -> str:
-    """Write the folder and the zip.
+def download(root: Path, name: str, coach: bool = False, site: str | None = None) -> dict[str, bytes]:
+    """The files of a download, as `collect` has them, which have passed the gate.
+
+    Raises:
+        StudentsError: the gate closed.
+    """
+    files = collect(root, name, coach, site)
+    if found := [f"{name}: {fault}" for fault in package_faults(files, root, coach or name == STUDY)]:
+        raise StudentsError("\n".join(found))
+    return files
+
+
+def students(root: Path = ROOT, coach: bool = False) -> str:
+    """Write both folders and both zips.
+
+    Args:
+        root: the course.
+        coach: whether the class gets the coach.
 
     Returns:
         What was done, in words.
@@ -212,27 +262,32 @@ def students(root: Path = ROOT) -> str:
     Raises:
         StudentsError: the gate closed; what was there stays.
     """
-    files = collect(root)
-    if found := list(package_faults(files, root)):
-        raise StudentsError("\n".join(found))
+    downloads = {name: download(root, name, coach) for name in (NAME, STUDY)}
+    lines = []
     with tempfile.TemporaryDirectory(dir=root, prefix=".students.") as folder:
         new = Path(folder) / "students"
-        for name, content in files.items():
-            path = new / NAME / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        write_zip(files, new / f"{NAME}.zip")
-        size = (new / f"{NAME}.zip").stat().st_size
+        for name, files in downloads.items():
+            for file, content in files.items():
+                path = new / name / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            write_zip(files, new / f"{name}.zip", name)
+            size = (new / f"{name}.zip").stat().st_size / 1000
+            has = "with coach and solutions" if "graders/__init__.py" in files else "no answers"
+            lines.append(f"students/{name}.zip: {len(files)} files, {size:.0f} kB, {has}")
         replace(new, root / "students")
-    return f"students/{NAME}.zip: {len(files)} files, {size / 1000:.0f} kB"
+    return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tools.students", description="Write what students download.")
-    parser.parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m tools.students", description="Write what readers download.")
+    parser.add_argument(
+        "--coach", action="store_true", help="put the coach, and all it knows, into the class's archive"
+    )
+    options = parser.parse_args(arguments)
     try:
-        print(students())
+        print(students(coach=options.coach))
     except (StudentsError, NotebookError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -247,7 +247,10 @@ def read_page(notebook: NotebookNode, glossary: str) -> Page:
                 f"cell {cell}: its code cannot be read ({error.msg}); if it is no Python, mark it so"
             )
     known = aliases([tree for _, tree in trees])
+    folded = {cell.id for cell in notebook.cells if cell.id.endswith("-setup") and _hidden(cell)}
     for cell, tree in trees:
+        if cell in folded:
+            continue  # the helpers of a set's checks, which say that nobody need read them
         for name in (name for node in ast.walk(tree) for name in names_used(node, known)):
             if name in VOCABULARY:
                 page.used.setdefault(name, cell)
@@ -267,6 +270,11 @@ def read_page(notebook: NotebookNode, glossary: str) -> Page:
         elif card := read_card(cell.source):
             page.needs = card.needs
     return page
+
+
+def _hidden(cell: NotebookNode) -> bool:
+    """Whether JupyterLab folds the cell's source away."""
+    return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
 
 
 def closure(file: str, pages: dict[str, Page]) -> set[str]:

@@ -171,11 +171,11 @@ def literals(file: Path, root: Path) -> Iterator[Text]:
 
 
 def messages(root: Path = ROOT) -> Iterator[Text]:
-    """All literals of the graders and tools; the verdicts of the sets speak to students, in words of their own."""
-    sets = root / "graders/sets"
+    """All literals of the graders and tools, but the sets' verdicts to students, and headings quoted from the book."""
+    sets, headings = root / "graders/sets", root / "graders/judge/places_table.py"
     for folder in ("graders", "tools"):
         for file in sorted((root / folder).rglob("*.py")):
-            if not file.is_relative_to(sets):
+            if not file.is_relative_to(sets) and file != headings:
                 yield from literals(file, root)
 
 
@@ -241,7 +241,7 @@ def test_the_help_is_plain_english(program: str, monkeypatch: pytest.MonkeyPatch
 
 def test_the_help_of_every_command_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     places = {text.place for text in helps(parser_of(importlib.import_module("graders.cli").main, monkeypatch))}
-    commands = ("", " grade", " collect", " doctor", " scores", " sample")
+    commands = ("", " coach", " study", " grade", " collect", " doctor", " scores", " sample")
     assert places == {f"python -m graders{command} --help" for command in commands}
 
 

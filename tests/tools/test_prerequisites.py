@@ -304,3 +304,10 @@ def test_the_vocabulary_is_torchs_own():
 )
 def test_a_path_names_one_function_and_a_word_all_that_it_may_mean(code, known, functions):
     assert {name for name in names_in(code, known) if name in FUNCTIONS.values()} == functions
+
+
+def test_only_the_folded_cell_of_a_set_s_helpers_may_use_more():
+    """The same code counts in a cell that stands open, and in a folded one of another name."""
+    for name, hidden, uses in (("a-setup", True, False), ("a-setup", False, True), ("a-check", True, True)):
+        cell = new_code_cell(OP, id=name, metadata={"jupyter": {"source_hidden": hidden}})
+        assert bool(read_page(new_notebook(cells=[cell]), GLOSSARY).used) is uses, name

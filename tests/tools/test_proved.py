@@ -252,6 +252,12 @@ def test_what_did_not_run_whole_runs_again(new, words, again):
     assert new.ran() == UNPROVED | again
 
 
+def test_a_slow_test_that_is_left_out_keeps_no_other_from_being_proved(new):
+    new.write("tests/test_two.py", SMALL["tests/test_two.py"].replace("mark.late", "mark.slow"))
+    assert new.ran("-m", "not slow") == ALL - {"higher"}
+    assert new.ran("-m", "not slow") == UNPROVED
+
+
 def test_an_interrupted_run_proves_nothing(new):
     new.write("src/high.txt", "interrupted")
     new.pytest(status=2)

@@ -57,6 +57,10 @@ def names_the_graders(cells, notebook):
     cells["title"].source += "\n\nRun `python -m graders`."
 
 
+def takes_more_than_the_coach(cells, notebook):
+    cells["imports"].source += "\nfrom graders import coach, grade"
+
+
 def is_no_solution(cells, notebook):
     cells["square"].metadata.nbgrader.solution = False
     cells["square"].metadata.nbgrader.locked = True
@@ -94,6 +98,7 @@ def has_a_random_id(cells, notebook):
         (forgets_the_hidden_marker, "'graders'"),
         (repeats_a_hidden_test, "a line of test_Square_gradient that students must not get"),
         (names_the_graders, "cell title: 'graders'"),
+        (takes_more_than_the_coach, "cell imports: 'graders'"),
         (is_no_solution, "nbgrader"),
         (has_a_broken_stub, "its stub is not Python"),
         (lacks_metadata, "lacks task|Traceback|schema|task"),

@@ -11,8 +11,24 @@ from tools import release, students
 from tools.notebooks import ROOT, read, to_text, write
 
 SECRET = re.compile(
-    rb"HIDDEN TESTS|BEGIN SOLUTION|END SOLUTION|from graders|import graders|python -m graders|gradebook"
+    rb"HIDDEN TESTS|BEGIN SOLUTION|END SOLUTION|from graders(?! import coach  #)|import graders|"
+    rb"python -m graders|gradebook"
 )
+
+
+CODE = {  # of the graders: what the coach imports, and what it does not
+    "graders/__init__.py": "",
+    "graders/__main__.py": "from graders import cli\n",
+    "graders/cli.py": "from graders.classroom import grading\n",
+    "graders/coach/__init__.py": "def coach():\n    from graders.judge import task\n",
+    "graders/judge/__init__.py": "",
+    "graders/judge/task.py": "import graders.inside.records\n",
+    "graders/inside/__init__.py": "",
+    "graders/inside/records.py": "",
+    "graders/inside/shell.py": "import graders.engine\n",
+    "graders/classroom/grading.py": "",
+    "graders/sets/relu/square.py": "from graders.judge.task import Task\n",
+}
 
 
 def make(root):
@@ -24,6 +40,12 @@ def make(root):
     (root / "book/bibliography.md").write_text("# Bibliography\n\n```{bibliography}\n:all:\n```\n")
     (root / "book/references.bib").write_text("@misc{me2026, author={A. Me}, title={A work}, year={2026}}\n")
     (root / "book/checklist.py").write_text("ITEMS = {}\n")
+    shutil.copy(root / "book/01_tiny.ipynb", root / "book/a_errors.ipynb")
+    (root / "bench").mkdir()
+    (root / "bench/kernels.py").write_text('"""Measures."""\n')
+    for module, text in CODE.items():
+        (root / module).parent.mkdir(parents=True, exist_ok=True)
+        (root / module).write_text(text)
     for name in ("requirements.txt", "constraints.txt"):
         (root / name).write_text("torch==2.13.0\n")
     return root
@@ -32,22 +54,48 @@ def make(root):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("small"))
-    assert "12 files" in students.students(root)
+    said = students.students(root)
+    assert "custom-gradients.zip: 16 files" in said and "study.zip" in said
     return root
+
+
+def unpack(folder, name, coach=False):
+    """Unpack a download of the course's own in an empty folder."""
+    students.write_zip(students.collect(ROOT, name, coach), folder / "a.zip", name)
+    with zipfile.ZipFile(folder / "a.zip") as archive:
+        archive.extractall(folder)
+    return folder / name
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """The course's own download, unpacked in an empty folder."""
-    folder = tmp_path_factory.mktemp("student")
-    students.write_zip(students.collect(ROOT), folder / "a.zip")
-    with zipfile.ZipFile(folder / "a.zip") as archive:
-        archive.extractall(folder)
-    return folder / students.NAME
+    """What a class gets."""
+    return unpack(tmp_path_factory.mktemp("student"), students.NAME)
 
 
-def test_the_course_itself_passes_the_gate():
-    assert list(students.package_faults(students.collect(ROOT), ROOT)) == []
+@pytest.mark.parametrize(
+    ("name", "coach", "site"), [(students.NAME, False, ""), (students.STUDY, True, "https://example.net/course/")]
+)
+def test_the_course_itself_passes_the_gate(name, coach, site):
+    assert list(students.package_faults(students.collect(ROOT, name, coach, site), ROOT, coach)) == []
+
+
+@pytest.mark.parametrize(
+    ("site", "said", "pages"), [("https://a.net/b/", "https://a.net/b/book/", 5), ("", "web page", 0)]
+)
+def test_figures_that_move_have_the_address_of_the_book_or_say_nothing_of_it(site, said, pages):
+    files = students.collect(ROOT, site=site)
+    chapters = [name for name in files if re.match(r"book/\d\d_", name)]
+    assert len([name for name in chapters if said.encode() in files[name]]) == pages
+
+
+def test_a_file_of_the_coach_is_no_file_for_a_class(small):
+    """Without being asked for, that is; and with it the gate looks for what does not run."""
+    leaked = {"graders/sets/relu/square.py": b"# `make grade`\n"}
+    (fault,) = students.package_faults(students.collect(small) | leaked, small)
+    assert fault == "graders/sets/relu/square.py: not a file that students get"
+    (fault,) = students.package_faults(students.collect(small, coach=True) | leaked, small, coach=True)
+    assert fault == "graders/sets/relu/square.py: `make grade` is for who has the repository"
 
 
 def test_inside_are_chapters_pages_exercises_and_requirements(unpacked):
@@ -57,7 +105,7 @@ def test_inside_are_chapters_pages_exercises_and_requirements(unpacked):
     assert {f"book/{page}.md" for page in students.PAGES} <= files.keys()
     assert {f"book/{chapter}.ipynb" for chapter in chapters} <= files.keys()
     assert {name.split("/")[1] for name in files if name.startswith("exercises/")} == chapters
-    assert {name.split("/")[0] for name in files if "/" in name} == {"book", "exercises"}
+    assert {name.split("/")[0] for name in files if "/" in name} == {"bench", "book", "exercises"}
 
 
 def test_inside_is_nothing_of_answers_or_graders(unpacked):
@@ -150,6 +198,17 @@ PLANTED = {
     "the way to the answers": (page_says("See solutions/01_tiny."), "setup.md: 'solutions/'"),
     "a link out of the folder": (page_says("[x](../../secret.md)"), "links to ../../secret.md"),
     "a link to a page not there": (page_says("[x](instructors.md)"), "links to instructors.md"),
+    "a link in HTML": (page_says('<a href="trust.html">x</a>'), "links to trust.html"),
+    "a reference": (page_says("[x]\n\n[x]: trust.md"), "links to trust.md"),
+    "a target of make": (page_says("This is measured by `make bench`."), "`make bench` is for who has the repository"),
+    "a target of make to type": (page_says("```text\nmake bench\n```"), "make bench is for who has the repository"),
+    "the web page without address": (chapter_says("\n\nOn the web page, move it."), "speaks of 'the web page' without"),
+    "a module not there": (page_says("Type `python -m bench.grading`."), "'python -m bench.grading' does not run"),
+    "a command not there": (
+        page_says("`python -m graders grade relu`"),
+        "setup.md: 'python -m graders grade' does not",
+    ),
+    "a program not there": (page_says("Type `python checkup.py`."), "there is no checkup.py"),
 }
 
 
