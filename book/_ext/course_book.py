@@ -42,6 +42,32 @@ def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
             link.replace_self(download)
 
 
+def name_wrong_versions(app: Sphinx, doctree: nodes.document) -> None:
+    """Give each wrong version that a chapter runs a place that a link can lead to, named by its tag.
+
+    The cell tagged ``misconception:Amax.ties_in_full`` is announced by a paragraph that begins in bold: that gets the
+    id ``amax-ties-in-full``, by the rule of `graders/judge/places.py`. Where a section has more or fewer of these
+    paragraphs than such cells, the cells get the ids themselves.
+    """
+    for section in doctree.findall(nodes.section):
+        cells = [node for node in section.children if isinstance(node, nodes.container) and tag_of(node)]
+        bold = [node for node in section.children if isinstance(node, nodes.paragraph) and is_bold(node)]
+        for cell, place in zip(cells, bold if len(bold) == len(cells) else cells, strict=True):
+            place["ids"].append(nodes.make_id(tag_of(cell)))
+
+
+def tag_of(cell: nodes.Element) -> str:
+    """Return what a cell is a wrong version of, and which; "" for none."""
+    tags = (name.partition("tag_misconception:")[2] for name in cell.get("classes", ()))
+    return next(filter(None, tags), "")
+
+
+def is_bold(paragraph: nodes.paragraph) -> bool:
+    """Return whether a paragraph begins in bold."""
+    first = next((child for child in paragraph.children if child.astext()), None)  # MyST begins with an empty text
+    return isinstance(first, nodes.strong)
+
+
 def start_katex(rundir: Path, timeout: float) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start KaTeX's server and connect to it by a Unix socket, however long the server takes until it listens.
 
@@ -76,5 +102,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     katex.KaTeXServer.start_server_process = start_katex
     katex.KATEX_DEFAULT_OPTIONS["throwOnError"] = True  # an unknown macro stops the build, in place of red text
     app.connect("doctree-read", offer_downloads, priority=400)  # before Sphinx collects the files to copy (500)
+    app.connect("doctree-read", name_wrong_versions)
     app.connect("env-updated", link_citations)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Two archives in the built book: the course for JupyterLab, and the book itself to read without a network."""
+"""Archives in the built book: the course to study alone, the course for a class, the book without a network."""
 
 import re
 import sys
@@ -7,24 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
-COURSE, BOOK = "custom-gradients.zip", "custom-gradients-book.zip"
+STUDY, COURSE, BOOK = "custom-gradients-study.zip", "custom-gradients.zip", "custom-gradients-book.zip"
 LINK = re.compile(rf'<a [^>]*href="[^"]*{re.escape(BOOK)}"[^>]*>(.*?)</a>', re.DOTALL)
 DATE = (1980, 1, 1, 0, 0, 0)  # one date for all: the same book makes the same archive
 
 
-def course_archive(root: Path, folder: Path) -> None:
-    """What students download, through the gate of ``tools.students``."""
+def course_archives(root: Path, folder: Path, site: str) -> None:
+    """What readers download, through the gate of ``tools.students``: to study alone, and for a class."""
     sys.path.insert(0, str(root))
     try:
         from tools import students
     finally:
         sys.path.pop(0)
-    files = students.collect(root)
-    if faults := list(students.package_faults(files, root)):
-        raise ExtensionError("what students download:\n" + "\n".join(faults))
-    students.write_zip(files, folder / COURSE)
+    for file in (STUDY, COURSE):
+        name = file.removesuffix(".zip")
+        try:
+            files = students.download(root, name, site=site)
+        except students.StudentsError as error:
+            raise ExtensionError(f"what readers download:\n{error}") from error
+        students.write_zip(files, folder / file, name)
 
 
 def book_archive(html: Path, folder: Path) -> None:
@@ -47,17 +51,31 @@ def book_archive(html: Path, folder: Path) -> None:
             archive.writestr(entry, content)
 
 
+def address(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the address of the published book where a page says ``https://example.org/course`` for it."""
+    if app.config.course_address and page == "book/setup":
+        source[0] = source[0].replace("https://example.org/course", app.config.course_address)
+
+
+def know_address(app: Sphinx, config: Config) -> None:
+    """Take the address from what ``course_pages`` read from COURSE_URL; with another one the page is read again."""
+    config.course_address = config.html_baseurl.rstrip("/")
+
+
 def write_archives(app: Sphinx, exception: Exception | None) -> None:
-    """After a build of HTML that went well, write both archives beside the other downloads."""
+    """After a build of HTML that went well, write the archives beside the other downloads."""
     if exception is not None or app.builder.name != "html":
         return
     folder = Path(app.outdir) / "_downloads"
     folder.mkdir(exist_ok=True)
-    course_archive(Path(app.srcdir), folder)
+    course_archives(Path(app.srcdir), folder, app.config.html_baseurl)
     book_archive(Path(app.outdir), folder)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Write the archives last: other parts of the build change the pages when it is finished."""
+    app.add_config_value("course_address", "", "env", str)
+    app.connect("config-inited", know_address, priority=900)  # after course_pages
+    app.connect("source-read", address)
     app.connect("build-finished", write_archives, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,7 +13,14 @@ ROOT = Path(__file__).resolve().parents[2]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 PAGES = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"])]
 SOURCES = ["_config.yml", "_toc.yml", "book", "exercises"]  # what the pages are made of
-SOURCES += ["constraints.txt", "requirements.txt", "solutions", "tools"]  # and what the course's archive is made with
+SOURCES += [
+    "bench",
+    "constraints.txt",
+    "graders",
+    "requirements.txt",
+    "solutions",
+    "tools",
+]  # and what its downloads are
 
 
 @dataclass(frozen=True)

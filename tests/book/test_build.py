@@ -39,6 +39,7 @@ TERMS = {  # what a reader would look for on each page
     "book/functions": "softplus",
     "book/errata": "torch",
     "book/instructors": "gradebook",
+    "book/ai": "assistant",
     "book/trust": "sandbox",
     "book/notation": "tuple",
     "book/glossary": "subgradient",
@@ -163,7 +164,8 @@ def test_an_exercise_set_is_a_download_on_the_page(book: Build) -> None:
 @pytest.mark.parametrize("page", ["book/intro", "book/setup"])
 def test_what_a_page_shows_is_what_its_code_prints(page: str) -> None:
     """Run the Python of a page from top to bottom; the text block after each piece is its output."""
-    pieces = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", markdown(page), re.MULTILINE | re.DOTALL)
+    block = r"((?:(?!```).*\n)*)```"
+    pieces = re.findall(rf"^```python\n{block}\n\n```text\n{block}", markdown(page), re.MULTILINE)
     assert pieces
     names: dict[str, object] = {}
     for code, shown in pieces:

@@ -1,10 +1,14 @@
-"""The two archives that the first page offers: the course for JupyterLab, and the book without a network."""
+"""The archives that the first page offers: the course to study alone, for a class, and the book without a network."""
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import Browser
@@ -28,28 +32,48 @@ def offline(book: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-def test_the_course_archive_is_what_students_get(book: Build) -> None:
-    with zipfile.ZipFile(book.html / "_downloads" / downloads.COURSE) as archive:
-        names = {name.removeprefix(f"{students.NAME}/") for name in archive.namelist()}
-    assert names == set(students.collect(ROOT))
+@pytest.mark.parametrize("file", [downloads.STUDY, downloads.COURSE])
+def test_the_archives_of_the_course_are_what_readers_get(book: Build, file: str) -> None:
+    name = file.removesuffix(".zip")
+    with zipfile.ZipFile(book.html / "_downloads" / file) as archive:
+        names = {path.removeprefix(f"{name}/") for path in archive.namelist()}
+    assert names == set(students.collect(ROOT, name))
+    assert ("graders/coach/__init__.py" in names) == (file == downloads.STUDY)
 
 
-def test_the_first_page_links_to_both_and_says_their_size(book: Build) -> None:
+def stated(file: str) -> float:
+    """The size of an archive in MB, as the first page's list has it."""
     text = (ROOT / "book/intro.md").read_text(encoding="utf-8")
-    for name in (downloads.COURSE, downloads.BOOK):
-        stated = re.search(
-            rf'href="\.\./_downloads/{re.escape(name)}" download>{re.escape(name)}</a>, ([\d.]+) MB', text
-        )
-        assert stated, name
-        size = (book.html / "_downloads" / name).stat().st_size / 1e6
-        assert abs(size - float(stated[1])) < max(0.2, 0.1 * size), f"{name} has {size:.1f} MB"
+    found = re.search(rf'href="\.\./_downloads/{re.escape(file)}" download>{re.escape(file)}</a>, ([\d.]+) MB', text)
+    assert found, file
+    return float(found[1])
+
+
+def test_the_first_page_links_to_all_and_says_their_size(book: Build) -> None:
+    for file in (downloads.STUDY, downloads.COURSE, downloads.BOOK):
+        size = (book.html / "_downloads" / file).stat().st_size / 1e6
+        assert abs(size - stated(file)) < max(0.1, 0.1 * size), f"{file} has {size:.1f} MB"
+
+
+def test_the_button_of_the_first_page_gets_the_course_to_study(book: Build, visit: Callable[..., Watched]) -> None:
+    text = (ROOT / "book/intro.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"and the solutions, ([\d.]+) MB\. Unpack it", text)
+    assert float(said) == stated(downloads.STUDY)
+    page = visit("book/intro").page
+    button = page.get_by_role("link", name="Get the course", exact=True)
+    box = button.bounding_box()
+    assert box and box["height"] >= 40, "a button that a thumb hits"
+    with page.expect_download() as started:
+        button.click()
+    assert started.value.suggested_filename == downloads.STUDY
+    assert Path(started.value.path()).read_bytes() == (book.html / "_downloads" / downloads.STUDY).read_bytes()
 
 
 def test_the_unpacked_book_is_whole_and_does_not_offer_itself(offline: Path) -> None:
     assert check_book.faults(offline, ROOT / "_toc.yml") == []
     first = (offline / "book/intro.html").read_text(encoding="utf-8")
     assert f'href="../_downloads/{downloads.BOOK}"' not in first and "(you are reading it)" in first
-    assert (offline / "_downloads" / downloads.COURSE).is_file()
+    assert all((offline / "_downloads" / file).is_file() for file in (downloads.COURSE, downloads.STUDY))
 
 
 def test_a_page_that_the_archive_lacks_is_a_fault(offline: Path, tmp_path: Path) -> None:
@@ -80,6 +104,53 @@ def test_the_unpacked_book_is_entered_by_its_index_and_searched(offline: Path, c
     assert "Glossary" in found_by_search(watched, "straight-through")
     assert watched.external == watched.complaints == []
     context.close()
+
+
+def colab(page: str) -> str:
+    """The cell of the setup page that fetches the archive."""
+    (cell,) = re.findall(r"```python\n((?:(?!```).)*COURSE_URL.*?)```", page, re.DOTALL)
+    return cell
+
+
+COACHED = """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+coach(Square)
+files = [module.__file__ for name, module in sys.modules.items() if name.startswith("graders")]
+print([file for file in files if "custom-gradients-study" not in file])
+"""
+
+
+def test_colab_s_cell_fetches_the_coach_from_the_published_book(book: Build, site: str, tmp_path: Path) -> None:
+    """From a local server, in an empty folder, with the standard library and what the book is read with."""
+    cell = colab((ROOT / "book/setup.md").read_text(encoding="utf-8"))
+    assert "%pip" not in cell and "!" not in cell
+    finders = "import sys, torch; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
+    script = finders + cell.replace("https://example.org/course", site) + COACHED
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"GRADERS_STUDY": "off"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert "the factor 2 of the derivative 2x is missing" in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert done.stdout.endswith("[]\n"), "the graders are this repository's"
+    assert (tmp_path / students.STUDY / "exercises/01_relu/relu.ipynb").is_file()
+
+
+def test_the_page_and_the_archives_of_a_published_book_have_its_address() -> None:
+    read = students.collect(ROOT, students.STUDY, site="https://a.net/b/")["book/setup.md"].decode()
+    assert 'COURSE_URL = "https://a.net/b"' in colab(read)
+    source = [(ROOT / "book/setup.md").read_text(encoding="utf-8")]
+    for given, said in (("https://a.net/b", "https://a.net/b"), ("", "https://example.org/course")):
+        text, app = list(source), SimpleNamespace(config=SimpleNamespace(course_address=given))
+        downloads.address(app, "book/setup", text)
+        assert f'COURSE_URL = "{said}"' in colab(text[0])
 
 
 @pytest.fixture

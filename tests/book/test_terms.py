@@ -32,6 +32,7 @@ OTHER_SENSE = {  # a word that names something else on this page, by page and an
     ("book/09_checkpointing", "hook"): "short for saved-tensor hooks, which the page links",
     ("book/10_flash_attention", "hook"): "short for saved-tensor hooks, which the page links",
     ("book/b_library", "node"): "a step in the compiler's graph",
+    ("book/instructors", "schema"): "the JSON Schema of verdicts",
 }
 PARSER = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
 TO_GLOSSARY = re.compile(r"glossary\.md#([\w-]+)")
