@@ -7,9 +7,11 @@ ARG BASE=python:3.12-slim
 FROM ${BASE}
 ARG JUPYTERHUB=6.1.1
 RUN useradd --create-home --uid 1000 --shell /bin/bash jovyan
-COPY students/custom-gradients/requirements.txt students/custom-gradients/constraints.txt /opt/requirements/
-RUN pip install --no-cache-dir --requirement /opt/requirements/requirements.txt jupyterhub==${JUPYTERHUB}
 COPY students/custom-gradients /opt/custom-gradients
+# In the course's folder: where the coach is in it, the requirements name it by "-e .".
+RUN cd /opt/custom-gradients && pip install --no-cache-dir --requirement requirements.txt jupyterhub==${JUPYTERHUB}
+# For a hub with nbgrader: its Validate button reads this wherever the server starts.
+COPY students/custom-gradients/nbgrader_config.py /etc/jupyter/
 # A home is often a volume that hides what the image has there, so each start puts in what is missing, and changes nothing.
 RUN printf '%s\n' '#!/bin/sh' 'cp -R -n /opt/custom-gradients "$HOME" || :' 'exec "$@"' >/usr/local/bin/start-course \
     && chmod 755 /usr/local/bin/start-course

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 FIRST = ("tests/engine", "tests/path", "tests/book", "tests/graders", "book")  # the rest is short
 APART = {  # files that are shared out by so many of their tests' parameters; the rest of a file stays together
     "tests/graders/test_sets.py": 2,  # set and task
+    "tests/graders/test_half.py": 1,  # set
     "tests/graders/test_solutions.py": 1,  # set
+    "tests/graders/test_visible.py": 1,  # set
     "tests/path/test_sample.py": 1,  # student
     "tests/path/test_grade_cells.py": 1,  # set
     "tests/book/test_browser.py": 1,  # page
@@ -30,17 +32,34 @@ APART = {  # files that are shared out by so many of their tests' parameters; th
 
 # Before torch is loaded: the workers share the cores, and what is forked after a second thread of OpenMP's would hang.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["MKL_CBWR"] = "COMPATIBLE"  # as `tools.notebooks` has it: the same last digits on every processor
 COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/test_bench_kernels.py")
 
 
-SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases
+SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases; and what
+    # waits long: kills, other users, want of memory, whole archives as a newcomer has them
     "tests/engine/test_attacks.py",
+    "tests/engine/test_bounds.py::test_a_judge_that_gets_lost",
+    "tests/engine/test_bounds.py::test_what_cannot_be_read",
     "tests/engine/test_dask.py",
+    "tests/engine/test_pool.py::test_a_kill_loses_nothing",
+    "tests/engine/test_pool.py::test_a_machine_without_memory",
+    "tests/engine/test_pool.py::test_who_is_stopped",
     "tests/engine/test_postgres.py",
+    "tests/engine/test_sandbox.py::test_an_ordinary_user",
+    "tests/engine/test_unseen.py::test_a_warm_parent_that_dies",
+    "tests/engine/test_unseen.py::test_memory_that_others_took",
+    "tests/engine/test_user.py",
+    "tests/graders/test_half.py::test_a_mistake_costs_at_most_half[flash_attention]",
     "tests/graders/test_paste.py::test_the_code_of_every_mistake",
+    "tests/path/test_class.py::test_release_has_no_student_level",
     "tests/path/test_desk.py::test_feedback_goes_back_through_the_exchange",
+    "tests/path/test_escaping.py::test_no_command_prints_a_character_that_a_terminal_obeys[grade]",
     "tests/path/test_flow.py::test_the_gradebook_is_that_of_stock_nbgrader",
     "tests/path/test_formgrader.py",
+    "tests/path/test_newcomer.py",
+    "tests/path/test_sample.py::test_the_documented_commands",
+    "tests/path/test_validate.py",
     "tests/tools/test_bench.py",
     "tests/tools/test_bench_grading.py",
     "tests/tools/test_latest.py",
