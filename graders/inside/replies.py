@@ -195,43 +195,49 @@ def _or_none(rule: Rule) -> Rule:
     return lambda value: value is None or rule(value)
 
 
-def _rules(case: Case) -> dict[str, Rule]:
-    """Return what each field of a record of this case has to be."""
-    asked = _asked(case)
-    return {
-        "failure": _or_none(_failure),
-        "kind": _text,
-        "outputs": _all(_dense),
-        "numbers": _all(_number),
-        "differentiable": _all(_flag),
-        "function": _flag,
-        "custom": _flag,
-        "grads": _or_none(_gradients(asked)),
-        "second": _or_none(_second(case, asked)),
-        "changed": _all(_place(case)),
-        "shares_memory": _flag,
-        "sibling": _or_none(_dense),
-        "interleaved": _or_none(_gradients(asked)),
-        "repeated": _or_none(_gradients(asked)),
-        "overwritten": _all(_pair(_place(case), _or_none(_gradients(asked)))),
-        "kept_bytes": _count,
-        "kept_arguments": _all(lambda value: type(value) is int and 0 <= value < len(case.args)),
-        "denied": _all(_text),
-        "nested": _flag,
-        "tally": _all(_pair(_text, _count)),
-        "drawn": lambda value: type(value) is float,
-        "largest": _all(_count, 2),
-        "peak": _all(_count, 2),
-    }
+def _all_gradients(case: Case) -> Rule:
+    return _or_none(_gradients(_asked(case)))
+
+
+def _always(rule: Rule) -> Callable[[Case], Rule]:
+    return lambda case: rule
+
+
+RULES: dict[str, Callable[[Case], Rule]] = {  # what each field of a record of a case has to be
+    "failure": _always(_or_none(_failure)),
+    "kind": _always(_text),
+    "outputs": _always(_all(_dense)),
+    "numbers": _always(_all(_number)),
+    "differentiable": _always(_all(_flag)),
+    "function": _always(_flag),
+    "custom": _always(_flag),
+    "grads": _all_gradients,
+    "second": lambda case: _or_none(_second(case, _asked(case))),
+    "changed": lambda case: _all(_place(case)),
+    "shares_memory": _always(_flag),
+    "sibling": _always(_or_none(_dense)),
+    "interleaved": _all_gradients,
+    "repeated": _all_gradients,
+    "overwritten": lambda case: _all(_pair(_place(case), _all_gradients(case))),
+    "kept_bytes": _always(_count),
+    "kept_arguments": lambda case: _all(lambda value: type(value) is int and 0 <= value < len(case.args)),
+    "denied": _always(_all(_text)),
+    "nested": _always(_flag),
+    "tally": _always(_all(_pair(_text, _count))),
+    "drawn": _always(lambda value: type(value) is float),
+    "largest": _always(_all(_count, 2)),
+    "peak": _always(_all(_count, 2)),
+}
+DEFAULTS = [(f.name, f.default) for f in fields(Record)]
 
 
 def _record(record: object, case: Case) -> Record:
     """Return the record, if each field keeps its rule and they agree with each other."""
     if type(record) is not Record:
         raise WireError("a record cannot be right")
-    rules = _rules(case)
-    for name in (f.name for f in fields(Record)):  # a field without a rule is an error at once
-        _demand(rules[name](getattr(record, name)), f"{name} of a record")
+    for name, default in DEFAULTS:  # a field without a rule is an error at once
+        rule, value = RULES[name], getattr(record, name)
+        _demand(value is default or rule(case)(value), f"{name} of a record")
     _demand(not (record.outputs and record.numbers), "outputs and numbers of a record")
     _demand(len(record.differentiable) in (0, len(record.outputs)), "differentiable of a record")
     if record.kind == "Tensor" and record.failure is None:

@@ -18,7 +18,12 @@ from graders.inside.records import Case, Failure, Helper, Record
 DTYPES = {str(d).removeprefix("torch."): d for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 DTYPES |= {str(d).removeprefix("torch."): d for d in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)}
 DTYPES |= {"int64": torch.int64, "complex64": torch.complex64, "complex128": torch.complex128}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 TYPES = {t.__name__: t for t in (Case, Failure, Helper, Record)}
+FIELDS: dict[type, dict[str, Any]] = {  # with what they are if not said
+    t: {f.name: f.default for f in dataclasses.fields(t)} for t in TYPES.values()
+}
+PLAIN = {bool, int, str, tuple}  # what may be compared with a field's default: a float's sign would be lost
 MAX_BYTES = 16 << 20  # of a message; those of the course are below 200 kB
 MAX_HEADER = 1 << 20  # of its JSON, which takes 20 times as much when it is read
 MAX_DEPTH = 32
@@ -48,6 +53,19 @@ def memory(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided(shape, (1,), tensor.storage_offset()).clone()
 
 
+def _raw(tensor: torch.Tensor) -> bytes:
+    """Return the bytes that a detached tensor reaches over."""
+    if tensor.is_contiguous() and tensor.dtype is not torch.bfloat16:  # which numpy does not have
+        return tensor.numpy().tobytes()
+    return memory(tensor).view(torch.uint8).numpy().tobytes()
+
+
+def _said(value: object) -> dict[str, object]:
+    """Return the fields of a case or a record that are not what they are by default, in their order."""
+    parts = {name: (getattr(value, name), default) for name, default in FIELDS[type(value)].items()}
+    return {n: v for n, (v, d) in parts.items() if not (v is d or (type(v) is type(d) and type(v) in PLAIN and v == d))}
+
+
 def laid_out(elements: torch.Tensor, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
     """Return a tensor (no view of another) of this shape and stride over 1-d `elements`."""
     return torch.empty(0, dtype=elements.dtype).set_(elements.untyped_storage(), 0, shape, stride)
@@ -70,8 +88,8 @@ def encode(value: object) -> bytes:
             return v
         if isinstance(v, torch.Tensor):
             v = detached(v)
-            blobs.append(bytes(memory(v).view(torch.uint8).numpy()) if v.numel() else b"")
-            return {"tensor": str(v.dtype).removeprefix("torch."), "shape": list(v.shape), "stride": list(v.stride())}
+            blobs.append(_raw(v) if v.numel() else b"")
+            return {"tensor": NAMES.get(v.dtype, str(v.dtype)), "shape": v.shape, "stride": v.stride()}
         if isinstance(v, tuple):
             return {"tuple": [tree(x) for x in v]}
         if isinstance(v, list):
@@ -79,7 +97,7 @@ def encode(value: object) -> bytes:
         if isinstance(v, dict):
             return {"dict": {k: tree(x) for k, x in v.items()}}
         if isinstance(v, Case | Failure | Helper | Record):
-            return {"is": type(v).__name__, "of": {f.name: tree(getattr(v, f.name)) for f in dataclasses.fields(v)}}
+            return {"is": type(v).__name__, "of": {name: tree(x) for name, x in _said(v).items()}}
         raise WireError(f"cannot send a {type(v).__name__}")
 
     header = json.dumps(tree(value)).encode()
@@ -121,6 +139,10 @@ def decode(data: bytes) -> object:
         if dtype is torch.bool:
             raw = raw.translate(bytes([0] + [1] * 255))
         elements = torch.frombuffer(raw, dtype=dtype) if size else torch.empty(0, dtype=dtype)
+        if elements.numel() == math.prod(shape):
+            contiguous = elements.reshape(shape).clone()
+            if contiguous.stride() == tuple(stride):  # the usual case, and fast
+                return contiguous
         return laid_out(elements.clone(), shape, stride)
 
     def tree(v: object, depth: int = 0) -> object:
@@ -142,7 +164,7 @@ def decode(data: bytes) -> object:
         if form != ("is", "of"):
             raise WireError("a thing of no known form")
         kind = TYPES[v["is"]]
-        if [*v["of"]] != [f.name for f in dataclasses.fields(kind)]:
+        if [*v["of"]] != [name for name in FIELDS[kind] if name in v["of"]]:
             raise WireError(f"a {kind.__name__} with other fields")
         parts: dict[str, Any] = {k: tree(x, depth + 1) for k, x in v["of"].items()}  # of which types: see `answered`
         return kind(**parts)
