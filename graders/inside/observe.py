@@ -557,10 +557,12 @@ def _trace(operation: Callable[..., object], case: Case, record: Record) -> None
         return
     NESTED.clear()
     upstream = _upstream(case, output)
-    known |= set(forward.alive()) | {StorageWeakRef(upstream.untyped_storage()).cdata}
+    taken = forward.hold()
+    known |= {ref.cdata for ref in taken} | {StorageWeakRef(upstream.untyped_storage()).cdata}
     backward = Trace(known)
     with _stage("backward", record), backward, _noted():
         _gradients(case, [output], inputs, [upstream])
+    del taken
     record.denied += tuple(_denied(backward, case, "backward"))
     record.largest, record.peak = (forward.largest, backward.largest), (forward.peak, backward.peak)
     record.nested = record.nested or bool(NESTED)
