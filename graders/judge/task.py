@@ -320,35 +320,28 @@ class Task:
         return [self._record(mistake, check, seed, i) for i in range(len(self._expected(check, seed)[0]))]
 
     def _fits(
-        self,
-        mistake: Mistake,
-        check: Check,
-        seed: int,
-        yours: list[Record],
-        looks: Collection[str],
-        first: Sequence[int] = (),
+        self, mistake: Mistake, check: Check, seed: int, yours: list[Record], looks: Collection[str], places: list[int]
     ) -> bool:
-        """Return whether a mistake behaves as these records say; most differ after a case or two.
-
-        Args:
-            first: places of cases that tell most apart.
-        """
-        order = [*first, *(i for i in self._smallest_first(check, seed) if i not in first)]
+        """Return whether a mistake behaves in the cases at these places as these records say."""
         return all(
             self._near(mistake, check, seed, i, yours[i], looks)
             and same_behaviour(yours[i], self._record(mistake, check, seed, i), looks)
-            for i in order
+            for i in places
         )
 
     def _near(
         self, mistake: Mistake, check: Check, seed: int, place: int, yours: Record, looks: Collection[str]
     ) -> bool:
         """Return whether a mistake may behave as a record says: where a case watches much, its numbers come first."""
-        case = self._expected(check, seed)[0][place]
-        if not case.watch or yours.failure is not None:
+        if not self._expected(check, seed)[0][place].watch or yours.failure is not None:
             return True
-        bare = local(mistake.operation).observe([replace(case, watch=())])[0]
+        bare = self._unwatched(mistake, check, seed, place)
         return same_behaviour(yours, bare, [look for look in looks if look == "gradient"])
+
+    @cache  # noqa: B019
+    def _unwatched(self, mistake: Mistake, check: Check, seed: int, place: int) -> Record:
+        """Return a mistake's record of one case in which nothing is watched."""
+        return local(mistake.operation).observe([replace(self._expected(check, seed)[0][place], watch=())])[0]
 
     @cache  # noqa: B019
     def _smallest_first(self, check: Check, seed: int) -> list[int]:
@@ -364,6 +357,13 @@ class Task:
         cases = self._expected(check, seed)[0]
         return [i for i in self._smallest_first(check, seed) if id(cases[i]) in failing][:1]
 
+    def _blamed(self, check: Check, seed: int, place: int, record: Record) -> str:
+        """Return the look that finds fault with a record of one case; "" for none."""
+        cases, expected = self._expected(check, seed)
+        finding = self._find(check, [cases[place]], [record], [expected[place]])
+        return finding.look if finding else ""
+
+    @cache  # noqa: B019
     def _loses_by(self, mistake: Mistake, check: Check, seed: int) -> str:
         """Return the look that finds fault with a mistake, gradcheck apart; "" for none."""
         cases, expected = self._expected(check, seed)
@@ -449,13 +449,21 @@ class Task:
         finding = self._find(check, cases, yours, expected)
         if look not in PROVED and finding is None:
             return None  # right this time, so it is like none of them; running all could take a minute
-        first = self._failing(check, seed, finding)
+        first = self._failing(check, seed, finding)  # most mistakes differ there, and run on no other case
+        rest = [i for i in self._smallest_first(check, seed) if i not in first]
         fitting = [m for m in self.mistakes if self._fits(m, check, seed, yours, [look], first)]
+        if finding and finding.look == look:
+            for place in first:
+                own = self._blamed(check, seed, place, yours[place])
+                theirs = [self._blamed(check, seed, place, self._record(m, check, seed, place)) for m in fitting]
+                fitting = [m for m, blamed in zip(fitting, theirs, strict=True) if blamed == own]
+        fitting = [m for m in fitting if self._fits(m, check, seed, yours, [look], rest)]
         fitting = [m for m in fitting if self._loses_by(m, check, seed) == look]
         for checks, looks in ((others, []), (self.checks, SYMPTOMS)):
             for tried in checks if len(fitting) > 1 else ():
                 yours = self._seen(tried, self._expected(tried, seed)[0], operation)
-                fitting = [m for m in fitting if self._fits(m, tried, seed, yours, looks)]
+                places = self._smallest_first(tried, seed)
+                fitting = [m for m in fitting if self._fits(m, tried, seed, yours, looks, places)]
         return fitting[0] if len(fitting) == 1 else None
 
 
