@@ -61,7 +61,7 @@ c.TrustedExecute.timeout = 30  # seconds a cell
 c.TrustedExecute.notebook_timeout = 120  # seconds a notebook
 c.TrustedExecute.max_output = 1_000_000  # characters a cell
 c.TrustedExecute.memory = 2 << 30  # bytes a process, beyond what Python and torch take
-c.TrustedExecute.figures = False  # True: run the cells that draw for the student as well, which takes twice the time
+c.TrustedExecute.visible = False  # True: run visible checks and figures as well, for the feedback; it takes longer
 c.TrustedExecute.sandbox = "required"  # "off" where there is none: what is handed in can then do all that you can
 
 # Feedback: points and messages, without hidden tests, and without scripts in a student's output.

@@ -125,7 +125,9 @@ class TrustedExecute(NbGraderPreprocessor):
     processes = Integer(Settings.processes, help="Processes and threads of a notebook at a time.").tag(config=True)
     disk = Integer(Settings.disk, help="Bytes of files that a notebook may write.").tag(config=True)
     seed = Integer(Settings.seed, help="Seed of the hidden inputs.").tag(config=True)
-    figures = Bool(False, help="Run locked cells that only draw (plot_...); it doubles the time.").tag(config=True)
+    visible = Bool(
+        False, help="Run the visible checks and figures (check_..., plot_...) too, for the feedback; it takes longer."
+    ).tag(config=True)
     sandbox = Enum(
         ("required", "off"),
         "required",
@@ -157,7 +159,7 @@ class TrustedExecute(NbGraderPreprocessor):
             processes=self.processes,
             disk=self.disk,
             seed=self.seed,
-            figures=self.figures,
+            visible=self.visible,
             sandbox=self.sandbox,
         )
 

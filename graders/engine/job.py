@@ -15,7 +15,7 @@ class Settings:
         processes: how many processes and threads a kernel may have at a time.
         disk: bytes of files, all together.
         seed: of the hidden inputs.
-        figures: whether locked cells that draw for the student's eye (``plot_...``) are run: no point hangs on them.
+        visible: whether the locked cells whose only use is what they show, visible checks and figures, are run.
         sandbox: "required", or "off": without one.
     """
 
@@ -26,7 +26,7 @@ class Settings:
     processes: int = 16
     disk: int = 64 << 20
     seed: int = 0
-    figures: bool = False
+    visible: bool = False
     sandbox: str = "required"
 
 

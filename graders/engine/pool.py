@@ -4,7 +4,9 @@ Whoever asks gets each result with the key that came with the job. A worker that
 in hand.
 """
 
+import gc
 import hashlib
+import importlib
 import logging
 import os
 import signal
@@ -74,6 +76,7 @@ class Local:
 
     def _start(self) -> None:
         context = get_context("fork")
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")  # the first backward's; here once for all
         try:
             with phase("start: warm parent"):
                 engine.warm(self._settings.sandbox).wait()
@@ -460,6 +463,7 @@ def _begin(parent: int, folder: str, lock: AbstractContextManager[object]) -> No
     """What a forked worker does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who ends us
     engine.adopt(lock)
+    gc.freeze()  # what was loaded stays: no collection goes through it again
     bounds.may_die(MEMORY)
     tempfile.tempdir = folder
     torch.set_num_threads(1)

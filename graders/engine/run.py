@@ -1,5 +1,6 @@
 """Executes a job: a notebook goes in, the executed notebook comes out. No submission makes it raise."""
 
+import ast
 import re
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -27,18 +28,18 @@ from graders.judge.proxy import Desk
 from graders.judge.reading import joined, suspect
 from graders.judge.verdict import Verdict
 
-FIGURE = "plot_"  # how the ids of locked cells begin that only draw
-FOR_THE_EYE = ("check_", FIGURE)  # and of those whose only use is what they show
+FOR_THE_EYE = ("check_", "plot_")  # how the ids of locked cells begin whose only use is what they show
 CELLS_FULL = 5  # so many cells may show as much as one may; a notebook of more is cut too
 LITTLE = 1000  # characters that a cell may always show
 Answer = TypeVar("Answer")
 AGAIN = 1.0  # seconds for a cell that has run out of time once
 JUDGING = 20  # CPU seconds that a cell may cost the grader beyond those that the cell has for itself
 RESPITE = 2.0  # seconds for a machine without memory to find some
-MORE = re.compile(  # what makes torch load more than a kernel has: see `graders.inside.warm.MORE`
-    r"\b(func|functorch|vmap|optim|checkpoint|_dynamo|jacrev|jacfwd|hessian)\b|torch\.compile"
-)
-NOT_DRAWN = "Not drawn while grading; run the cell to see it.\n"
+MORE = {  # what in a cell makes a kernel load more than it has: see `graders.inside.warm.MORE`
+    "compiler": re.compile(r"\b(func|functorch|vmap|optim|checkpoint|_dynamo|jacrev|jacfwd|hessian)\b|torch\.compile"),
+    "figures": re.compile(r"\bplt\."),
+}
+NOT_RUN = "Not run while grading; run the cell to see it.\n"
 _warm: dict[str, Parent] = {}
 _others: list[dict[str, Parent]] = []
 _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout is one
@@ -88,9 +89,9 @@ def _execute(job: Job) -> tuple[NotebookNode, bool]:
     parent = warm(job.settings.sandbox)
     with phase("notebook: reading and writing"):
         notebook = nbformat.reads(job.notebook, as_version=4)
-    if any(MORE.search(cell.source) for cell in notebook.cells if cell.cell_type == "code"):
-        with phase("start: more of torch"):
-            parent.load_more()
+    for what in more_of(notebook, job):
+        with phase(f"start: loading more, {what}"):
+            parent.load_more(what)
     execution = Execution(parent, job, notebook)
     execution.run()
     if execution.starved:
@@ -99,6 +100,13 @@ def _execute(job: Job) -> tuple[NotebookNode, bool]:
         execution.suspect()
     put_events(notebook, execution.events)
     return notebook, execution.sound and parent.alive
+
+
+def more_of(notebook: NotebookNode, job: Job) -> list[str]:
+    """Return the names in `MORE` of what a notebook uses, by figures of its own or those that are drawn."""
+    every = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    own = every if job.settings.visible else [source for source in every if source not in job.given]
+    return [w for w, used in MORE.items() if any(map(used.search, own if w == "figures" else every))]
 
 
 def warm(sandbox: str = "required") -> Parent:
@@ -218,8 +226,10 @@ class Execution:
             if _id(cell) in self.tests:
                 with phase("grade cells: judging"):
                     self._test(cell, seconds)
-            elif str(_id(cell)).startswith(FIGURE) and not self.settings.figures:
-                cell.outputs = [new_output("stream", text=NOT_DRAWN)]
+            elif str(_id(cell)).startswith(FOR_THE_EYE) and not self.settings.visible:
+                cell.outputs = [new_output("stream", text=NOT_RUN)]
+                self.asking = True
+                self.kernel.quiet(definitions(cell.source), seconds)  # which another cell may use
             else:
                 self.judged.clear()  # what was found is of the answers before this cell
                 outputs = Outputs(max(LITTLE, min(self.settings.max_output, self.room)))
@@ -344,10 +354,10 @@ class Execution:
         for deny in denies:
             chosen = [i for i, case in enumerate(message["cases"]) if _operators(case) == deny]
             asked = {"do": "observe", "cases": [message["cases"][i] for i in chosen]}
-            found = (
-                self._ask_forbidding(path, asked, deny, end) if deny else self._ask_until(self.kernel, path, asked, end)
-            )
-            answer = answered(asked, found)
+            if deny:
+                answer = self._ask_forbidding(path, asked, deny, end)
+            else:
+                answer = answered(asked, self._ask_until(self.kernel, path, asked, end))
             records |= dict(zip(chosen, answer["records"], strict=True))
         if not any(AUTOGRAD in deny for deny in denies):
             self._explain(path, message["cases"], records, end)
@@ -399,6 +409,16 @@ class Execution:
             if word not in record.denied:
                 record.denied = (*record.denied, word)
             records[i] = record
+
+
+def definitions(source: str) -> str:
+    """Return the functions, classes and imports of a released cell; a cell that cannot be read has none."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ""
+    kinds = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return ast.unparse(ast.Module([node for node in tree.body if isinstance(node, kinds)], []))
 
 
 def _id(cell: NotebookNode) -> object:

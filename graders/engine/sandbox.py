@@ -155,7 +155,7 @@ class Parent:
         self._rooms: dict[int, tempfile.TemporaryDirectory[str]] = {}
         self._lost = False
         self._bare: Parent | None = None
-        self._more = False
+        self._more: set[str] = set()
 
     @property
     def alive(self) -> bool:
@@ -175,7 +175,7 @@ class Parent:
         with theirs:
             self._command({"do": "twin"}, theirs.fileno())
         twin = Parent(ours, self.sandbox, self._group)
-        twin._more = self._more
+        twin._more = set(self._more)
         return twin
 
     def bare(self) -> "Parent":
@@ -189,17 +189,17 @@ class Parent:
             self._bare._command({"do": "no autograd"})
         return self._bare
 
-    def load_more(self) -> None:
-        """Load what `graders.inside.warm.MORE` says, for the kernels that it will fork; once.
+    def load_more(self, what: str) -> None:
+        """Load what `graders.inside.warm.MORE` has under a name, for the kernels that it will fork; once.
 
         Raises:
             SandboxError: this one is gone.
         """
-        if not self._more:
-            self._more = True
-            self._command({"do": "load more"})
+        if what not in self._more:
+            self._more.add(what)
+            self._command({"do": "load more", "what": what})
             if self._bare and self._bare.alive:
-                self._bare.load_more()
+                self._bare.load_more(what)
 
     def share(self, settings: Settings) -> Share:
         """Return what a notebook's kernels share of memory and processors; close it after them."""

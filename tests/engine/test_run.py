@@ -387,15 +387,32 @@ def test_the_warm_parent_outlives_all_that_and_can_be_replaced(execute, warm):
 
 @pytest.mark.parametrize(
     ("code", "loaded"),
-    [("x.sin()", False), ("torch.func.grad(torch.sin)(x)", True), ("torch.optim.SGD([x.requires_grad_()], 0.1)", True)],
+    [
+        ("x.sin()", set()),
+        ("torch.func.grad(torch.sin)(x)", {"compiler"}),
+        ("torch.optim.SGD([x.requires_grad_()], 0.1)", {"compiler"}),
+        ("plt.plot([1, 2]);", {"figures"}),
+    ],
 )
-def test_more_of_torch_is_loaded_before_the_kernel_is_forked_where_it_is_used(execute, code, loaded):
+def test_more_is_loaded_before_the_kernel_is_forked_where_it_is_used(execute, code, loaded):
     run.close()  # what a parent has loaded stays
-    there = "'torch._' + 'dynamo' in sys.modules"
-    before, used, after = execute(f"import sys, torch\nx = torch.tensor(1.0)\n{there}", code, there)
-    assert (text(before), text(after)) == (str(loaded), str(loaded)) and "Error" not in text(used)
+    there = "['torch._' + 'dynamo' in sys.modules, 'matplotlib.' + 'backends.backend_agg' in sys.modules]"
+    first = f"import sys, torch\nimport matplotlib.pyplot as plt\nx = torch.tensor(1.0)\n{there}"
+    before, used, after = execute(first, code, there)
+    found = str(["compiler" in loaded, "figures" in loaded])
+    assert (text(before), text(after)) == (found, found) and "Error" not in text(used)
     bare = run.warm().bare()
     assert bare._more == loaded
+
+
+@pytest.mark.parametrize("visible", [False, True])
+def test_what_only_shows_something_is_not_run_and_its_names_are_there(warm, visible):
+    shows = cell("def check_it():\n    print('run')\n\n\ncheck_it()\nflag = 1", "check_it")
+    calls = cell("check_it()\nprint('flag' in globals())", "own")
+    notebook = nbformat.writes(nbformat.v4.new_notebook(cells=[shows, calls]))
+    executed = nbformat.reads(run.run(Job(notebook, settings=replace(SETTINGS, visible=visible))), as_version=4)
+    shown, after = (found.outputs[0].text for found in executed.cells)
+    assert (shown, after) == ("run\n" if visible else run.NOT_RUN, f"run\n{visible}\n")
 
 
 def test_solutions_keep_every_point(warm):
