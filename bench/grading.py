@@ -31,6 +31,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from collections import Counter
@@ -129,11 +130,11 @@ def hand_in(root: Path, folder: Path, classes: dict[str, dict[str, str]]) -> Pat
     return folder / "submitted"
 
 
-def our_course(root: Path, target: Path, sets: Sequence[str], figures: bool = False) -> Path:
-    """The same course as `stock_course` makes, with this project's configuration; if asked, figures are drawn."""
+def our_course(root: Path, target: Path, sets: Sequence[str], visible: bool = False) -> Path:
+    """The same course as `stock_course` makes, with this project's configuration; if asked, all that stock runs."""
     target.mkdir(parents=True)
     settings = (root / "nbgrader_config.py").read_text(encoding="utf-8")
-    settings += "\nc.TrustedExecute.figures = True\n" if figures else ""
+    settings += "\nc.TrustedExecute.visible = True\n" if visible else ""
     (target / "nbgrader_config.py").write_text(settings, encoding="utf-8")
     for name in sets:
         shutil.copytree(root / "solutions" / name, target / "solutions" / name, ignore=shutil.ignore_patterns(".*"))
@@ -151,16 +152,16 @@ class Bench:
         folder: an empty one to work in.
         classes: by set, the names of its students and whose submission each has.
         options: for our command, beside the number of workers.
-        figures: whether ours draws what stock draws.
+        visible: whether ours runs the cells that only show something, as stock does.
     """
 
     def __init__(
-        self, root: Path, folder: Path, classes: dict[str, dict[str, str]], options: Sequence[str], figures: bool
+        self, root: Path, folder: Path, classes: dict[str, dict[str, str]], options: Sequence[str], visible: bool
     ) -> None:
         self.classes, self.options = classes, options
         submitted = hand_in(root, folder / "class", classes)
         self.stock = stock_course(root, folder / "stock", list(classes))
-        self.ours = our_course(root, folder / "ours", list(classes), figures)
+        self.ours = our_course(root, folder / "ours", list(classes), visible)
         for course in (self.stock, self.ours):
             shutil.copytree(submitted, course / "submitted")
             shutil.copyfile(course / GRADEBOOK, course.with_suffix(".fresh"))
@@ -177,7 +178,7 @@ class Bench:
         shutil.copyfile(course.with_suffix(".fresh"), course / GRADEBOOK)
         log = course.with_suffix(".log")
         command = [sys.executable, "-m", *module]
-        with log.open("w", encoding="utf-8") as sink, accounted() as account:
+        with log.open("w", encoding="utf-8") as sink, accounted() as account, kernels() as apart:
             start = time.perf_counter()
             done = subprocess.run(
                 ["sh", "-c", IN_GROUP, str(account), *command] if account else command,
@@ -188,7 +189,7 @@ class Bench:
                 stderr=sink,
             )
             seconds = time.perf_counter() - start
-            cpu = int((account / "cpuacct.usage").read_text()) / 1e9 if account else 0.0
+            cpu = int((account / "cpuacct.usage").read_text()) / 1e9 + sum(apart.values()) if account else 0.0
         if done.returncode > (module[0] == "graders"):  # ours ends with 1 where it told a fault; scores are compared
             last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
             raise BenchError(f"`python -m {' '.join(module)}` ended with {done.returncode}:\n{last}")
@@ -254,6 +255,29 @@ def accounted() -> Iterator[Path | None]:
                 group.rmdir()
                 break
             time.sleep(0.1)
+
+
+@contextmanager
+def kernels() -> Iterator[dict[str, float]]:
+    """The seconds of CPU, by control group, of notebooks that our command moves into groups of its own meanwhile."""
+    found: dict[str, float] = {}
+    earlier = {group.name for group in ACCOUNTS.glob("graders-*")}
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.05):
+            for group in ACCOUNTS.glob("graders-*"):
+                with suppress(OSError):  # it is gone: what was seen last stands
+                    if group.name not in earlier:
+                        found[group.name] = int((group / "cpuacct.usage").read_text()) / 1e9
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        watcher.join()
 
 
 def scores(course: Path, assignment: str) -> Scores:
@@ -399,7 +423,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="say where the time goes, of N submissions by stock; default: 3",
     )
-    parser.add_argument("--figures", action="store_true", help="ours draws what stock draws; no point hangs on that")
+    parser.add_argument("--visible", action="store_true", help="ours runs visible checks and figures too")
     parser.add_argument("--no-sandbox", action="store_true", help="where there is none")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="work in this new folder and leave all there")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write each measurement there as well")
@@ -443,7 +467,7 @@ def main(given: Sequence[str] | None = None, root: Path = ROOT) -> int:
         with tempfile.TemporaryDirectory(prefix="bench-grading-") as temporary:
             folder = options.folder or Path(temporary)
             progress("making two courses")
-            bench = Bench(root, folder, classes, ["--no-sandbox"] if options.no_sandbox else [], options.figures)
+            bench = Bench(root, folder, classes, ["--no-sandbox"] if options.no_sandbox else [], options.visible)
             progress("")
             print(machine(bench.environment["OMP_NUM_THREADS"]))
             for name, names in classes.items():
@@ -454,10 +478,10 @@ def main(given: Sequence[str] | None = None, root: Path = ROOT) -> int:
             print(f"the sandbox is {'off' if options.no_sandbox else 'on'}")
             who = (
                 "both"
-                if options.figures
+                if options.visible
                 else "stock; ours leaves them out, as configured, since no point hangs on them"
             )
-            print(f"cells that only draw (plot_...) are run by {who}\n", flush=True)
+            print(f"visible checks and figures (check_..., plot_...) are run by {who}\n", flush=True)
             try:
                 differing = measure(bench, options, seen)
             finally:

@@ -26,7 +26,7 @@ Order = dict[str, Any]  # what `graders.engine.sandbox` wants
 WARM_UP = """
 import ctypes, io, random, math, copy, functools, itertools, unittest.mock, asyncio
 import numpy, torch, torch.nn.functional as F
-import matplotlib.pyplot as plt
+import matplotlib.pyplot
 import torch._subclasses.schema_check_mode
 import torch.func, torch.testing, torch.autograd.functional, torch.utils.checkpoint, torch.autograd.forward_ad
 from torch.autograd import gradcheck, gradgradcheck
@@ -55,19 +55,25 @@ with torch.autocast("cpu", torch.bfloat16):
     F.linear(torch.ones(2, 2), torch.ones(2, 2))
 with torch.random.fork_rng([]):
     torch.randn(2, generator=torch.Generator()) + 1
+"""
+MORE = {  # what few notebooks use, and takes most of a second to load when it is first called
+    "compiler": """
+import torch, torch._dynamo
+x = torch.ones(2, requires_grad=True)
+torch.func.grad(lambda x: x.sin().sum())(x.detach())
+torch.optim.SGD([x], 0.1)
+torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False).sum().backward()
+""",
+    "figures": """
+import matplotlib.pyplot as plt
+from IPython.display import display
 figure, axes = plt.subplots(1, 2, figsize=(7, 2.8), layout="constrained")
 axes[0].plot([1, 2], [1e-3, 2e3], "--o", label="a $x^2$"); axes[0].set_xlabel("x"); axes[0].set_yscale("log")
 axes[1].imshow([[1, 2]]); axes[0].legend(); figure.legend(loc="outside lower center")
 display(figure)
 plt.close("all")
-"""
-MORE = """
-import torch._dynamo
-x = torch.ones(2, requires_grad=True)
-torch.func.grad(lambda x: x.sin().sum())(x.detach())
-torch.optim.SGD([x], 0.1)
-torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False).sum().backward()
-"""  # torch loads it, a second's work, when these are first called
+""",
+}
 
 
 def warm_up() -> "NotebookShell":
@@ -76,7 +82,7 @@ def warm_up() -> "NotebookShell":
     from graders.inside.shell import make_shell
 
     shell = make_shell()
-    names = {"display": __import__("IPython.display", fromlist=["display"]).display}
+    names: dict[str, object] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(WARM_UP, names)
@@ -88,14 +94,14 @@ def warm_up() -> "NotebookShell":
     return shell
 
 
-def load_more() -> None:
-    """Load what few notebooks use, and torch takes long to load: see `MORE`."""
+def load_more(what: str) -> None:
+    """Load what `MORE` says of a name, and run it once."""
     gc.disable()
     kept = dict(os.environ)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.tempdir = "/"  # must exist; nothing can be written any more
     with warnings.catch_warnings(), suppress(Exception):  # without it a kernel loads it by itself, or says why not
         warnings.simplefilter("ignore")
-        exec(MORE, {"torch": sys.modules["torch"]})
+        exec(MORE[what], {})
     os.environ.clear()
     os.environ.update(kept)
     gc.freeze()
@@ -293,7 +299,7 @@ def _main() -> None:
             case "start":
                 answer = children.start(order, descriptors[0], control)
             case "load more":
-                load_more()
+                load_more(order["what"])
                 answer = {}
             case "no autograd":
                 refusal.forbid([refusal.AUTOGRAD])

@@ -48,14 +48,14 @@ def test_a_class_is_the_sample_and_copies_of_it(root: Path, tmp_path: Path) -> N
     assert "x + 5" in text["bjorn"] and sorted(path.name for path in submitted.iterdir()) == sorted(names)
 
 
-def test_figures_are_drawn_where_asked(root: Path, tmp_path: Path) -> None:
+def test_what_only_shows_something_is_run_where_asked(root: Path, tmp_path: Path) -> None:
     text = [
-        (bench.our_course(root, tmp_path / str(figures), [], figures) / "nbgrader_config.py").read_text(
+        (bench.our_course(root, tmp_path / str(visible), [], visible) / "nbgrader_config.py").read_text(
             encoding="utf-8"
         )
-        for figures in (False, True)
+        for visible in (False, True)
     ]
-    assert text[1] == text[0] + "\nc.TrustedExecute.figures = True\n"
+    assert text[1] == text[0] + "\nc.TrustedExecute.visible = True\n"
     assert text[0] == (root / "nbgrader_config.py").read_text(encoding="utf-8")
 
 
@@ -183,7 +183,7 @@ def test_the_whole_on_a_tiny_set(root: Path, tmp_path: Path, capsys) -> None:
     assert bench.main([*options, "--csv", str(file)], root) == 0, capsys.readouterr()
     out = capsys.readouterr().out
     assert "01_tiny: 3 submissions, those of amara, bjorn\nleft out: jun, 01_tiny (damaged: cut short)\n" in out
-    assert "(plot_...) are run by stock; ours leaves them out" in out
+    assert "(check_..., plot_...) are run by stock; ours leaves them out" in out
     assert "Scores: 3 submissions, 0 cells that differ." in out
     assert "grade cells" in out and "start: interpreter and imports" in out
     rows = list(csv.DictReader(file.open(encoding="utf-8")))
