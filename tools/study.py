@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.texts import dead_pointers
 
 SITE = "https://example.org/course"  # in the pages: the address of the published book, where nobody has said it
-PARTS = re.compile(r"graders/(\w+/)*\w+\.py|graders/coach/[\w.]+\.json|pyproject\.toml")
+PARTS = re.compile(r"graders/(\w+/)*\w+\.py|graders/(coach|sets/\w+)/[\w.]+\.json|pyproject\.toml")
 NAMES_COACH = re.compile(r"(README|AGENTS)\.md|requirements\.txt|book/setup\.md")  # they may name the graders too
 WHOLE = ("coach", "sets")  # rooms that are in it as they are; sets are found by looking into the folder
 REQUIREMENT = "-e .                      # the coach: graders/ in this folder\n"

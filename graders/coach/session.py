@@ -195,7 +195,7 @@ def beyond(found: Found) -> str:
         return ""
     parts = []
     if weighed := [words(check.name) for check in task.checks if check.outside]:
-        parts.append(f"for {listed(weighed)}, weighs the memory of your process from outside")
+        parts.append(f"weighs the memory of your process from outside, for the check of {listed(weighed)}")
     if task.forbids is not None:
         parts.append("reads the text of your answer for what the task forbids")
         if task.forbids.backward:

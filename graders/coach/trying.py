@@ -5,7 +5,8 @@ from graders.judge.verdict import Verdict
 NAMED = "Change that one thing, run the cell again, and ask the coach again."
 NEXT = {
     "exists": "Run the cell that defines {task}, then ask the coach again.",
-    "runs": "Run the code below: the last line of the traceback says which line of yours raises.",
+    "runs": "Run the code below, and look in the traceback for the last line that is yours. Where none is, torch "
+    "complains of how forward was called, or of what backward returned.",
     "returns": "Look at the return statement at the end of your forward: what is its type?",
     "shape": "Print the shape of every intermediate result for the case below. Where does it change first?",
     "dtype": "Print the dtype after each line for the case below. A tensor made without dtype= is float32.",
@@ -14,7 +15,8 @@ NEXT = {
     "function": "Run the code below: every node that it prints and that is not your own comes from forward. What "
     "computes outside of your Function?",
     "no function": "This task asks for torch's own gradient: leave your Function out.",
-    "gradient": "Take the one element named above: what is the derivative there, by hand, times its upstream gradient?",
+    "gradient": "Take the one element named above. By the formula that the task gives, what is its upstream gradient "
+    "multiplied by?",
     "gradcheck": "Run the code below: gradcheck prints your Jacobian beside the numerical one. Which entries differ, "
     "and by which factor?",
     "second order": "What does your backward use that was computed in forward? Save the inputs and compute the rest in "

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graders.inside.observe import same
 from graders.inside.records import SETTINGS, Case, Gradients, Helper, Record
+from graders.judge.raised import meaning
 
 TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
     torch.float64: (1e-7, 1e-7),
@@ -179,7 +180,10 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
     if failure.kind == "NotImplementedError" and not failure.message:  # torch raises it too, and says why
         return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
     first = failure.message.strip().split("\n")[0][:300].rstrip(".")
-    return _found("runs", call, case, f"{_speaker(call, failure.stage)} raised {failure.kind}{first and ': '}{first}.")
+    raised = f"{failure.kind}{first and ': '}{first}"
+    if known := meaning(first).sentence:
+        return _found("runs", call, case, known, raised=raised)
+    return _found("runs", call, case, f"{_speaker(call, failure.stage)} raised {raised}.")
 
 
 def returns(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -518,20 +522,44 @@ SECOND: tuple[Look, ...] = (exists, runs, returns, shape, function, gradient, se
 CONTRACT: tuple[Look, ...] = (*FIRST[:-1], sound, untouched, stateless, guarded, allowed)
 
 
+FAR = 1e-3  # relative and absolute
+AWKWARD = 100  # a case of a single number, or of none, comes after one of so many
+
+
 def first_finding(looks: tuple[Look, ...], call: str, triples: list[Triple]) -> Finding | None:
-    """Return the first finding, look by look and within a look case by case."""
+    """Return what the first look finds that finds anything, in the case in which it is clearest."""
     for look in looks:
-        for i, triple in enumerate(triples):
-            if found := look(call, *triple):
-                return replace(found, failing=partial(_failing, look, call, triples[i:]))
+        failing = [(triple, found) for triple in triples if (found := look(call, *triple))]
+        if any(found.look == "precise" for _, found in failing) and any(_far(triple) for triple in triples):
+            failing = [pair for pair in failing if pair[1].look != "precise"]  # rounding is not what is wrong
+        if failing:
+            first = min(failing, key=lambda pair: _unclear(pair[0]))
+            others = [pair for pair in failing if pair is not first]
+            return replace(first[1], failing=partial(iter, [first, *others]))
     return None
 
 
-def _failing(look: Look, call: str, triples: list[Triple]) -> Iterator[tuple[Triple, Finding]]:
-    """Yield the cases in which a look finds fault, and what."""
-    for triple in triples:
-        if found := look(call, *triple):
-            yield triple, found
+def _far(triple: Triple) -> bool:
+    """Return whether a float64 number is off by more than any rounding to float32 makes of it."""
+    _, yours, expected = triple
+    pairs = [*zip(yours.outputs, expected.outputs, strict=False)]
+    pairs += zip(yours.grads or (), expected.grads or (), strict=False)
+    return any(
+        a is not None
+        and b is not None
+        and a.dtype == b.dtype == torch.float64
+        and a.shape == b.shape
+        and not torch.allclose(a, b, rtol=FAR, atol=FAR, equal_nan=True)
+        for a, b in pairs
+    )
+
+
+def _unclear(triple: Triple) -> tuple[bool, bool, int]:
+    """Return what makes a case a poor first one to look at: a narrow dtype, tiny differences, few or many numbers."""
+    given = [a for a in triple[0].args if isinstance(a, Tensor)]
+    narrow = any(a.is_floating_point() and a.dtype != torch.float64 for a in given)
+    numbers = sum(a.numel() for a in given)
+    return narrow, not _far(triple), numbers if numbers > 1 else AWKWARD
 
 
 def _narrow(r: Record) -> tuple[bool, ...]:

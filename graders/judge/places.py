@@ -83,6 +83,11 @@ def _place(task: str, check: str, mistake: str) -> Place:
     return _at(taught, False)
 
 
+def of_message(heading: str) -> Place:
+    """Return the place of an error message: a section of the page on them."""
+    return _at(f"a_errors: {heading}", True)
+
+
 def known(task: str, check: str) -> bool:
     """Return whether a task of this name has this check."""
     return check in TAUGHT.get(task, {})

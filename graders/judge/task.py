@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -51,6 +51,7 @@ PROVED = ("allowed", "by hand")  # the looks that may go by numbers which came w
 REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, AttributeError)
 W = TypeVar("W", bound=type[Any] | Callable[..., Any])  # a class with ``apply``, or a function
 NOT_OWN = "Where torch's own autograd is switched off, your solution does not give the right numbers."
+Index = Mapping[str, Mapping[str, Sequence[str]]]  # by mistake and check: the looks that may find fault with it
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
 
 
@@ -106,6 +107,8 @@ class Task:
         reference: the right operation, in differentiable torch.
         checks: in the order of the grade cells.
         forbids: what may not be used, for the checks that forbid anything.
+        index: by which looks each mistake loses each check, as `tools.index` found; of a mistake that is not in it
+            that is found out when it is needed.
     """
 
     name: str
@@ -115,6 +118,7 @@ class Task:
     forbids: Forbids | None = None
     mistakes: list[Mistake] = field(default_factory=list)
     solutions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    index: Index = field(default_factory=dict)
 
     @property
     def points(self) -> float:
@@ -364,7 +368,7 @@ class Task:
         return finding.look if finding else ""
 
     @cache  # noqa: B019
-    def _loses_by(self, mistake: Mistake, check: Check, seed: int) -> str:
+    def loses_by(self, mistake: Mistake, check: Check, seed: int) -> str:
         """Return the look that finds fault with a mistake, gradcheck apart; "" for none."""
         cases, expected = self._expected(check, seed)
         finding = self._find(check, cases, self._known(mistake, check, seed), expected)
@@ -435,7 +439,7 @@ class Task:
         """Return a mistake that other checks named and that this one would find by the same look."""
         named = {verdict.mistake for verdict in before}
         told = [m for m in self.mistakes if m.name in named]
-        return next((m for m in told if self._loses_by(m, check, seed) == look), None)
+        return next((m for m in told if self.loses_by(m, check, seed) == look), None)
 
     def _recognise(self, check: Check, look: str, operation: Operation, seed: int) -> Mistake | None:
         """Return the one known mistake that behaves, on fresh inputs, as this operation does; None if several do.
@@ -451,14 +455,15 @@ class Task:
             return None  # right this time, so it is like none of them; running all could take a minute
         first = self._failing(check, seed, finding)  # most mistakes differ there, and run on no other case
         rest = [i for i in self._smallest_first(check, seed) if i not in first]
-        fitting = [m for m in self.mistakes if self._fits(m, check, seed, yours, [look], first)]
+        fitting = [m for m in self.mistakes if look in self.index.get(m.name, {}).get(check.name, [look])]
+        fitting = [m for m in fitting if self._fits(m, check, seed, yours, [look], first)]
         if finding and finding.look == look:
             for place in first:
                 own = self._blamed(check, seed, place, yours[place])
                 theirs = [self._blamed(check, seed, place, self._record(m, check, seed, place)) for m in fitting]
                 fitting = [m for m, blamed in zip(fitting, theirs, strict=True) if blamed == own]
         fitting = [m for m in fitting if self._fits(m, check, seed, yours, [look], rest)]
-        fitting = [m for m in fitting if self._loses_by(m, check, seed) == look]
+        fitting = [m for m in fitting if self.loses_by(m, check, seed) == look]
         for checks, looks in ((others, []), (self.checks, SYMPTOMS)):
             for tried in checks if len(fitting) > 1 else ():
                 yours = self._seen(tried, self._expected(tried, seed)[0], operation)

@@ -7,7 +7,8 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from graders.judge.places import Place, known, place
+from graders.judge.places import Place, known, of_message, place
+from graders.judge.raised import meaning
 
 MIME = "application/vnd.graders.verdict+json"
 SHOWN: ContextVar[list[dict[str, Any]] | None] = ContextVar("what the grade cell that runs has shown", default=None)
@@ -89,7 +90,11 @@ class Verdict:
     def place(self) -> Place | None:
         """Where the book treats what is wrong; None: nothing is, or it is nothing that the book treats."""
         lost = (self.look or self.earned < self.points) and self.look not in (REPLY, FORM, "exists")
-        return place(self.task, self.check, self.mistake) if lost and known(self.task, self.check) else None
+        if not lost or not known(self.task, self.check):
+            return None
+        if not self.mistake and (heading := meaning(self.evidence.get("raised", "")).heading):
+            return of_message(heading)
+        return place(self.task, self.check, self.mistake)
 
     def data(self) -> dict[str, Any]:
         """Return all of it as JSON has it, the place in the book included."""

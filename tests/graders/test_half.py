@@ -39,8 +39,6 @@ BY_NAME = {
     "fit_sine.one_after_the_other": HEAVY,
     "fit_sine.rebinds_while_recorded": HEAVY,
     "fit_sine.rebinds_parameters": HEAVY,
-    "Swish.product_rule_forgotten": ALIKE,
-    "Swish.sigmoid_clamped": ALIKE,
     "SwiGLU.finite_difference": ALIKE,
     "online_logsumexp.sum_not_rescaled": ALIKE,
     "online_logsumexp.rescaled_upwards": ALIKE,

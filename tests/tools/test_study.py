@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from graders import cli
+from tests.book.test_places import all_places
 from tests.tools.test_students import unpack
 from tools import coach_commands, release, students
 
@@ -40,6 +41,21 @@ def test_the_coach_makes_the_only_difference(unpacked, studied, tmp_path):
 def test_who_learns_alone_has_nothing_that_grades_a_class(studied):
     rooms = {path.name for path in (studied / "graders").iterdir()}
     assert {"coach", "judge", "inside", "sets"} <= rooms and not rooms & {"classroom", "engine", "cli.py"}
+
+
+@pytest.mark.parametrize("archive", ["unpacked", "studied"])
+def test_each_place_that_a_verdict_leads_to_is_in_the_archive(archive, request):
+    course = request.getfixturevalue(archive)
+    found = all_places()
+    files = {place.file: (course / place.file).read_text(encoding="utf-8") for place in found}
+    lines = {
+        place: f"# {place.heading}"
+        if place.file.endswith(".md")
+        else json.dumps(f"# {place.heading}", ensure_ascii=False)
+        for place in found
+    }
+    lost = {line for place, line in lines.items() if line.strip('"') not in files[place.file]}
+    assert len(found) > 150 and sorted(lost) == []
 
 
 def alone(folder, *arguments):

@@ -499,3 +499,18 @@ class used_up(MulNew):
 def writes_into_saved(a, b, g):
     grad_a = (g * b).sum_to_size(a.shape)
     return grad_a, a.mul_(g).sum_to_size(b.shape)
+
+
+@wrong.step(
+    "summed",
+    "gradient",
+    "You look for the axes of size 1 while the axes that broadcasting added are still in front, so you count from the "
+    "wrong end: shapes are aligned at the right. Sum the added axes away first.",
+)
+def ones_before_the_added_axes(part, mine):
+    for axis, size in enumerate(mine.shape):
+        if size == 1:
+            part = part.sum(axis, keepdim=True)
+    while part.ndim > mine.ndim:
+        part = part.sum(0)
+    return part

@@ -621,3 +621,15 @@ class kept_outside_ctx(Function):
         x, rows = GLOBAL["x"], g.reshape(-1, g.shape[-1])
         grad_weight = rows.t() @ x.reshape(-1, x.shape[-1])
         return g @ GLOBAL["weight"], grad_weight, rows.sum(0) if ctx.bias else None
+
+
+@wrong.backward(
+    "second_order",
+    "You save the rows of x, x.reshape(...) made in setup_context. There they are a constant, so nothing arrives at x in "
+    "the second derivative. Save x itself, and reshape it in backward.",
+    saves=lambda x, weight, bias, y: (x.reshape(-1, x.shape[-1]), weight),
+)
+def saves_rows(ctx, rows, weight, g):
+    flat = g.reshape(-1, g.shape[-1])
+    grad_bias = flat.sum(0) if ctx.has_bias else None
+    return g @ weight, flat.T @ rows, grad_bias

@@ -14,7 +14,6 @@ from graders.judge.wrong import Wrong
 from graders.sets.linear.common import (
     DENIED,
     RENAMED,
-    SAVES_DATA,
     SECOND_OVERFLOWS,
     SIGMOID_BY_ABS,
     away_from_0,
@@ -511,7 +510,12 @@ def writes_into_saved(x, g):
     return torch.cat([g * by_a, g * F.silu(a, inplace=True)], -1)
 
 
-@wrong.saves("contract", SAVES_DATA)
+@wrong.saves(
+    "contract",
+    "You keep what torch does not watch, x.data or halves of x that setup_context made: when x is changed in place before "
+    "backward, the gradient is silently wrong, and the second derivative is missing. Save x itself with "
+    "ctx.save_for_backward.",
+)
 def saves_data(x, y):
     return (x.data,)
 
@@ -524,3 +528,34 @@ def saves_data(x, y):
 def torch_s_backward(x, g):
     a, b = x.chunk(2, -1)
     return torch.cat([torch.ops.aten.silu_backward(g * b, a), g * F.silu(a)], -1)
+
+
+@wrong.step(
+    "by_a",
+    "gradient",
+    "Your gradient for the first half, the gate, is that of the sigmoid alone, s (1 - s). silu is a times the sigmoid, so "
+    "its derivative has two terms: s + a s (1 - s).",
+)
+def sigmoid_s_derivative(a, b, s):
+    return b * s * (1 - s)
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient for the second half is s times the upstream gradient. The second half is multiplied by silu(a), which "
+    "is a s: the factor a is missing.",
+)
+def sigmoid_for_the_second_half(x, g):
+    a, b = x.chunk(2, -1)
+    s = torch.sigmoid(a)
+    return torch.cat([g * Steps.by_a(a, b, s), g * s], -1)
+
+
+@wrong.backward(
+    "gradient",
+    "You join the two gradients along the first dimension, which is torch.cat's default. x was split along the last: "
+    "dim=-1.",
+)
+def joined_along_the_first(x, g):
+    a, b = x.chunk(2, -1)
+    return torch.cat([g * Steps.by_a(a, b, torch.sigmoid(a)), g * F.silu(a)])

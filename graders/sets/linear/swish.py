@@ -562,3 +562,29 @@ def torch_s_backward(x, beta, g):
     s = torch.sigmoid(beta * x)
     inner = torch.ops.aten.sigmoid_backward(g * x, s)
     return g * s + inner * beta, (inner * x).sum_to_size(beta.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "The upstream gradient multiplies the first term of x's gradient alone. It multiplies the sum of both: put them in "
+    "parentheses.",
+)
+def upstream_on_one_term(x, beta, g):
+    s = torch.sigmoid(beta * x)
+    return g * s + beta * x * s * (1 - s), Steps.summed(g * Steps.by_beta(x, beta, s), beta)
+
+
+@wrong.step(
+    "by_x",
+    "gradient",
+    "The second term of your gradient for x has the wrong sign: s + beta x s (1 - s), with a plus.",
+)
+def second_term_subtracted(x, beta, s):
+    return s - beta * x * s * (1 - s)
+
+
+@wrong.step(
+    "by_x", "gradient", "In the second term of your gradient for x the factor x is missing: s + beta x s (1 - s)."
+)
+def x_missing_in_the_second_term(x, beta, s):
+    return s + beta * s * (1 - s)

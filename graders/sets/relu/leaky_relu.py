@@ -165,8 +165,8 @@ def zero_at_zero(ctx, x, g):
 
 @wrong.backward(
     "gradient",
-    "Your backward returns a gradient for negative_slope, which is a Python number and can have none. Return None in "
-    "its place.",
+    "Your backward returns a gradient in the second place, which is that of negative_slope: a Python number can have "
+    "none. Return the gradient of x first, and None second.",
 )
 def gradient_for_the_slope(ctx, x, g):
     return torch.where(x > 0, g, ctx.negative_slope * g), (g * x.clamp(max=0)).sum()
@@ -261,8 +261,9 @@ def factor_in_float32(x, negative_slope):
 
 @wrong.backward(
     "gradient",
-    "In float64 your gradient has the digits of float32 only: torch.where(x > 0, 1.0, slope) makes a float32 tensor, "
-    "in which 0.1 is 0.10000000149. Choose between the upstream gradient and slope times it.",
+    "In float64 your gradient has the digits of float32 only: torch.tensor(negative_slope), or torch.where between two "
+    "numbers, makes a float32 tensor, in which 0.1 is 0.10000000149. Keep the number on ctx, and choose between the "
+    "upstream gradient and negative_slope times it.",
 )
 def slope_in_float32(ctx, x, g):
     return g * torch.where(x > 0, 1.0, ctx.negative_slope), None
@@ -287,3 +288,45 @@ def writes_into_upstream(ctx, x, g):
 def writes_into_input(x, negative_slope):
     x[x <= 0] *= negative_slope
     return x
+
+
+@wrong.backward(
+    "gradient",
+    "Where x <= 0 your gradient is negative_slope itself, whatever the upstream gradient is. Multiply the upstream "
+    "gradient by it.",
+)
+def slope_for_the_gradient(ctx, x, g):
+    return torch.where(x > 0, g, torch.full_like(g, ctx.negative_slope)), None
+
+
+@task.mistake(
+    "value", "Where x <= 0 your slope has the wrong sign: negative_slope is the slope as it is, and not to be negated."
+)
+class slope_negated(LeakyNew):
+    @staticmethod
+    def forward(x, negative_slope):
+        return torch.where(x > 0, x, -negative_slope * x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 0, g, -ctx.negative_slope * g), None
+
+
+@task.mistake(
+    "contract",
+    "You keep negative_slope outside ctx, on the class or in a global: a second call with another slope overwrites it "
+    "before the first one's backward. Each call has its own ctx: ctx.negative_slope = negative_slope.",
+)
+class slope_on_the_class(LeakyNew):
+    slope = 0.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, slope_on_the_class.slope = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 0, g, slope_on_the_class.slope * g), None

@@ -194,3 +194,21 @@ def derivative_for_value(x):
 )
 def saves_derivative(d, g):
     return d * g
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient has the right size and, where x < 0, the wrong sign: the square root of the output is |x|. Save x itself.",
+    saves=lambda x, y: (y,),
+)
+def root_of_the_output(y, g):
+    return 2 * torch.sqrt(y) * g
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient is 2 x^2 times the upstream gradient: you saved the output and use it where x belongs. Save x.",
+    saves=lambda x, y: (y,),
+)
+def output_for_input(y, g):
+    return 2 * y * g

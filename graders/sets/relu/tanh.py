@@ -289,3 +289,8 @@ class kept_outside_ctx(Function):
 )
 def torchs_own_backward(y, g):
     return torch.ops.aten.tanh_backward(g, y)
+
+
+@wrong.backward("gradient", "Your gradient is g - y^2: parentheses are missing. It is g * (1 - y * y).")
+def parentheses_missing(y, g):
+    return g * 1 - y * y

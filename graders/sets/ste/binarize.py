@@ -288,3 +288,72 @@ def writes_into_upstream(x, g):
 def writes_into_input(x):
     negative = x < 0
     return x.fill_(1).masked_fill_(negative, -1)
+
+
+@wrong.backward(
+    "gradient",
+    "At exactly x = 1 your gradient is 0, and at x = -1 it passes: one of your comparisons leaves its edge out. Both "
+    "edges belong to the ramp: -1 <= x <= 1.",
+)
+def right_edge_left_out(x, g):
+    return torch.where((x >= -1) & (x < 1), g, 0)
+
+
+@wrong.backward(
+    "gradient",
+    "At exactly x = -1 your gradient is 0, and at x = 1 it passes: one of your comparisons leaves its edge out. Both "
+    "edges belong to the ramp: -1 <= x <= 1.",
+)
+def left_edge_left_out(x, g):
+    return torch.where((x > -1) & (x <= 1), g, 0)
+
+
+@wrong.backward(
+    "gradient",
+    "You multiply the upstream gradient by the value of clamp(x, -1, 1). Backward needs its slope, which is 1 where "
+    "|x| <= 1 and 0 elsewhere.",
+)
+def ramp_for_its_slope(x, g):
+    return g * x.clamp(-1, 1)
+
+
+@wrong.backward(
+    "gradient",
+    "You decide once for the whole tensor, with all, any or an if: one element outside of the ramp stops the gradient "
+    "of all others. Decide element by element, with torch.where.",
+)
+def one_decision_for_all(x, g):
+    return g.clone() if (x.abs() <= 1).all() else torch.zeros_like(g)
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient passes where it should stop and stops where it should pass: the comparison, or the two branches of "
+    "where, are swapped.",
+)
+def branches_swapped(x, g):
+    return torch.where(x.abs() > 1, g, 0)
+
+
+@wrong.backward(
+    "gradient",
+    "Your slope falls off as 1 - |x|, a triangle. That of clamp(x, -1, 1) is 1 all along the ramp, where |x| <= 1.",
+)
+def triangle(x, g):
+    return g * (1 - x.abs()).clamp(min=0)
+
+
+@wrong.backward(
+    "gradient", "Your gradient stops for negative x: the ramp goes from -1 to 1, and not from 0 to 1. Compare x.abs()."
+)
+def ramp_from_zero(x, g):
+    return torch.where((x >= 0) & (x <= 1), g, 0)
+
+
+@wrong.backward(
+    "gradient",
+    "For negative x your gradient has the wrong sign: you multiply by the sign of x, or by the output. The ramp rises "
+    "on both sides of 0, so its slope is 1 there.",
+)
+def sign_multiplied(x, g):
+    return torch.where(x.abs() <= 1, g * torch.where(x >= 0, 1, -1), 0)

@@ -286,3 +286,8 @@ def copied_only_where_needed(x, alpha):
 )
 def saves_output(ctx, y, g):
     return -ctx.alpha * g * torch.ones_like(y), None
+
+
+@wrong.backward("gradient", "You divide by alpha. The gradient is -alpha times the upstream gradient.")
+def divided_by_alpha(ctx, g):
+    return -g / ctx.alpha, None

@@ -1,0 +1,55 @@
+"""What a set's index.json says of its mistakes is what they do, and it costs none of them its name."""
+
+import warnings
+
+import pytest
+
+from graders.inside.operation import local
+from graders.judge.task import FRESH, Task
+from graders.sets import load
+from tools.index import index_of, indexed, looks
+
+SEED = 11  # one of those that the file was made with
+
+
+@pytest.fixture(autouse=True)
+def quietly():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def test_there_is_an_index():
+    assert indexed() == ["flash_attention"]
+
+
+@pytest.mark.parametrize("name", indexed())
+def test_the_index_is_what_the_mistakes_do(name: str) -> None:
+    said = {task.name: task.index for task in load(name).values() if isinstance(task, Task) and task.index}
+    found = index_of(name, [SEED])
+    other = "run `python -m tools.index` and look at what has changed"
+    stale = [f"{task}.{mistake}" for task, mistakes in said.items() for mistake in mistakes.keys() - found[task].keys()]
+    assert stale == [], other
+    missing = [
+        f"{task}.{mistake}, {check}: {look}"
+        for task, mistakes in said.items()
+        for mistake, checks in mistakes.items()
+        for check in found[task][mistake]
+        for look in found[task][mistake][check]
+        if look not in checks[check]
+    ]
+    assert missing == [], other
+
+
+def test_a_mistake_that_the_index_does_not_know_is_recognised():
+    task = load("relu")["Square"]
+    mistake = next(m for m in task.mistakes if m.caught_by == "gradient")
+    index = looks(task, [0])
+    for known, name in ((index, mistake.name), ({}, mistake.name), (index | {mistake.name: {"gradient": []}}, "")):
+        task.index = known
+        try:
+            assert task.judge("gradient", local(mistake.operation)).mistake == name
+        finally:
+            task.index = {}
+    del index[mistake.name]
+    assert all(task.loses_by(mistake, task.check("gradient"), seed + FRESH) for seed in (0, 1))
