@@ -542,7 +542,7 @@ def first_finding(looks: tuple[Look, ...], call: str, triples: list[Triple]) -> 
 def _far(triple: Triple) -> bool:
     """Return whether a float64 number is off by more than any rounding to float32 makes of it."""
     _, yours, expected = triple
-    pairs = [*zip(yours.outputs, expected.outputs, strict=False)]
+    pairs: list[tuple[Tensor | None, Tensor | None]] = [*zip(yours.outputs, expected.outputs, strict=False)]
     pairs += zip(yours.grads or (), expected.grads or (), strict=False)
     return any(
         a is not None

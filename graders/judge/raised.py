@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ WITH_CTX = (
     "Your forward does not take what it is called with. Beside a setup_context it gets the arguments alone, as in "
     "forward(x); without one it gets ctx before them."
 )
-MEANINGS: tuple[tuple[str, Callable[[re.Match[str], str], Raised], str], ...] = (
+MEANINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Raised], str], ...] = (
     (
-        r"save_for_backward can only save variables",
+        re.compile(r"save_for_backward can only save variables"),
         _always(
             "save_for_backward takes tensors one by one, and no tuple, list or number. Unpack a tuple with a star, as "
             "in ctx.save_for_backward(*inputs); keep a number as an attribute of ctx."
@@ -59,34 +58,40 @@ MEANINGS: tuple[tuple[str, Callable[[re.Match[str], str], Raised], str], ...] = 
         "Something that is no tensor was saved",
     ),
     (
-        r"only integer tensors of a single element can be converted to an index|unsupported operand .*'tuple'"
-        r"|'tuple' object has no attribute|must be Tensor, not tuple",
+        re.compile(
+            r"only integer tensors of a single element can be converted to an index|'tuple' object has no attribute"
+            r"|unsupported operand type\(s\) for [^:]{1,20}: ('tuple'|'\w{1,40}' and 'tuple')|must be Tensor, not tuple"
+        ),
         _always(NOT_UNPACKED),
         "The comma after the unpacked tensor is missing",
     ),
     (
-        r"^missing a required argument|^too many positional arguments",  # of inspect, which torch has bind them
+        re.compile(
+            r"missing a required argument|too many positional arguments"
+        ),  # of inspect, which torch has bind them
         _always(WITH_CTX),
         "forward takes ctx, and there is a setup_context",
     ),
     (
-        r"forward\(\) (missing \d+ required|takes \d+ positional)",
+        re.compile(r"forward\(\) (missing \d+ required|takes \d+ positional)"),
         _always(WITH_CTX),
         "forward lacks ctx, and there is no setup_context",
     ),
     (
-        r"returned an invalid gradient at index (\d{1,3}) - got \[([\d, ]{0,99})\] but expected shape compatible with "
-        r"\[([\d, ]{0,99})\]",
+        re.compile(
+            r"returned an invalid gradient at index (\d{1,3}) - got \[([\d, ]{0,99})\] but expected shape compatible "
+            r"with \[([\d, ]{0,99})\]"
+        ),
         _wrong_shape,
         "A gradient has the wrong shape",
     ),
     (
-        r"returned an incorrect number of gradients \(expected (\d{1,3}), got (\d{1,3})\)",
+        re.compile(r"returned an incorrect number of gradients \(expected (\d{1,3}), got (\d{1,3})\)"),
         _wrong_count,
         "Too few or too many gradients",
     ),
     (
-        r"Boolean value of Tensor with more than one value is ambiguous",
+        re.compile(r"Boolean value of Tensor with more than one value is ambiguous"),
         _always(
             "Python's if, and, or, min and max want one truth value, and a tensor has one for each element: choose "
             "with torch.where."
@@ -94,23 +99,24 @@ MEANINGS: tuple[tuple[str, Callable[[re.Match[str], str], Raised], str], ...] = 
         "",
     ),
     (
-        r"only one element tensors can be converted to Python scalars|elements cannot be converted to Scalar",
+        re.compile(
+            r"only one element tensors can be converted to Python scalars|elements cannot be converted to Scalar"
+        ),
         _always(
             "Something of Python's, a function of math or a loop over the elements, takes one number at a time, and "
             "here it got a tensor of several: torch's own functions take every shape."
         ),
         "",
     ),
-    (r"element 0 of tensors does not require grad", _always(""), "No node anywhere"),
-    (r"modified by an inplace operation", _always(""), "A saved tensor was changed in place"),
-    (r"Trying to backward through the graph a second time", _always(""), "backward ran a second time"),
+    (re.compile(r"element 0 of tensors does not require grad"), _always(""), "No node anywhere"),
+    (re.compile(r"modified by an inplace operation"), _always(""), "A saved tensor was changed in place"),
+    (re.compile(r"Trying to backward through the graph a second time"), _always(""), "backward ran a second time"),
 )
-KNOWN = [(re.compile(pattern), partial(say, heading=heading)) for pattern, say, heading in MEANINGS]
 
 
 def meaning(message: str) -> Raised:
     """Return what is known of an exception with this text; of an unknown one nothing is said."""
-    for pattern, say in KNOWN:
+    for pattern, say, heading in MEANINGS:
         if found := pattern.search(message[:1000]):
-            return say(found)
+            return say(found, heading)
     return Raised("")

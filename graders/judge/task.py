@@ -455,9 +455,10 @@ class Task:
             return None  # right this time, so it is like none of them; running all could take a minute
         first = self._failing(check, seed, finding)  # most mistakes differ there, and run on no other case
         rest = [i for i in self._smallest_first(check, seed) if i not in first]
+        look = finding.look if finding and look not in PROVED else look  # by which the mistake loses on these inputs
         fitting = [m for m in self.mistakes if look in self.index.get(m.name, {}).get(check.name, [look])]
         fitting = [m for m in fitting if self._fits(m, check, seed, yours, [look], first)]
-        if finding and finding.look == look:
+        if finding:
             for place in first:
                 own = self._blamed(check, seed, place, yours[place])
                 theirs = [self._blamed(check, seed, place, self._record(m, check, seed, place)) for m in fitting]

@@ -138,8 +138,9 @@ def trouble(task: Task, check: Check, operation: Callable, seed: int = 0) -> tup
     if all(False in [near(*line, t) for line in right.lines] for t in tolerances(code)):
         return f"a right answer prints {right.lines}", code, finding.look
     if finding.look == "runs" and wrong.raised is not None:
+        told = f" raised {finding.evidence['raised']}" if "raised" in finding.evidence else finding.message
         said = f" raised {type(wrong.raised).__name__}"
-        return ("" if said in finding.message else f"raises {wrong.raised!r}"), code, finding.look
+        return ("" if said in told else f"raises {wrong.raised!r}"), code, finding.look
     if wrong.raised is not None and finding.look in ("second order", "guarded", "gradcheck", "stateless"):
         return "", code, finding.look
     if wrong.raised is not None:
@@ -282,8 +283,11 @@ def test_the_smallest_case_is_pasted_where_the_first_is_large() -> None:
     cases = [Case(f"of {n}", (torch.randn(n, dtype=torch.float64),)) for n in (300, 200, 6, 40)]
     triples = [(c, *(Record(kind="Tensor", outputs=(c.args[0] + k,)) for k in (1, 0))) for c in cases]
     finding = look.first_finding((look.value,), "Square.apply(x)", triples)
-    assert finding is not None and finding.evidence["case"].startswith("of 300:")
+    assert finding is not None and finding.evidence["case"].startswith("of 6:")
     assert "# of 6: x float64" in paste.pasted("Square.apply(x)", finding)
+    by_size = sorted(triples, key=lambda triple: -triple[0].args[0].numel())
+    first = replace(finding, failing=lambda: iter([(triple, finding) for triple in by_size]))
+    assert "# of 6: x float64" in paste.pasted("Square.apply(x)", first)
 
 
 def test_gradcheck_is_pasted_too() -> None:
