@@ -115,6 +115,8 @@ def _uses(pattern: str) -> set[str]:
     names = {name for name, value in NAMED.items() if value == pattern}
     asked = {way for text in texts for name in names for way in re.findall(rf"\b{name}\.(\w+)\(", text)}
     asked |= DIRECT.get(pattern, set()) - {"compile"}
+    if not names and DIRECT.get(pattern) == {"compile"}:
+        asked = {"search"}  # it stands in a table of several
     return {"search" if way not in ("match", "fullmatch") else way for way in asked}
 
 
