@@ -181,7 +181,7 @@ def draw_losses(curves: dict[str, list[float]]) -> str:
         above = y(max(curve[int(0.6 * steps) :])) - 8  # the name stands over the last part of its line
         parts.append(
             f'<text x="{x(steps):.1f}" y="{above:.1f}" text-anchor="end" fill="{colour}" '
-            f'font-weight="600">{name}: {curve[-1]:.4f}</text>'
+            f'font-weight="600">{name}: {curve[-1]:.3f}</text>'
         )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
