@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from graders.judge.places_table import SAVED_NUMBER
+
 
 @dataclass(frozen=True)
 class Raised:
@@ -55,7 +57,7 @@ MEANINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Raised], s
             "save_for_backward takes tensors one by one, and no tuple, list or number. Unpack a tuple with a star, as "
             "in ctx.save_for_backward(*inputs); keep a number as an attribute of ctx."
         ),
-        "Something that is no tensor was saved",
+        SAVED_NUMBER.partition(": ")[2],
     ),
     (
         re.compile(
