@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib.resources import files
@@ -185,8 +186,9 @@ class Parent:
             SandboxError: this one is gone, or the twin was lost at once.
         """
         if self._bare is None or not self._bare.alive:
-            self._bare = self.twin()
-            self._bare._command({"do": "no autograd"})
+            twin = self.twin()
+            twin._command({"do": "no autograd"})
+            self._bare = twin
         return self._bare
 
     def load_more(self, what: str) -> None:
@@ -278,9 +280,18 @@ class Parent:
             room.cleanup()
 
     def _command(self, order: dict[str, object], *descriptors: int) -> dict[str, Any]:
+        """Give an order; return the answer to it, whatever else is there to be read.
+
+        An order may have been given up by an exception in the midst of it, or by the death of a forked process that
+        uses the same socket: its answer is still to come, and is nobody's.
+        """
+        number = uuid.uuid4().hex
         try:
-            socket.send_fds(self._control, [json.dumps(order).encode()], list(descriptors))
-            return self._read()
+            line = json.dumps(order | {"order": number}) + "\n"
+            socket.send_fds(self._control, [line.encode()], list(descriptors))
+            while (answer := self._read()).get("order") != number:
+                pass
+            return answer
         except (OSError, EOFError):
             self._lost = True
             self._control.close()
@@ -293,15 +304,19 @@ class Parent:
         return "it ended without a message"
 
     def _read(self) -> dict[str, Any]:
+        """Return the last of the answers that have arrived; wait for one."""
         found, held = b"", []
         try:
             while not found.endswith(b"\n"):
                 more, passed, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
-                held += passed
+                if passed:  # of the last answer: the system does not add to what comes with a descriptor
+                    held, old = passed, held
+                    for descriptor in old:
+                        os.close(descriptor)
                 if not more:
                     raise EOFError
                 found += more
-            answer: dict[str, Any] = json.loads(found)
+            answer: dict[str, Any] = json.loads(found.splitlines()[-1])
             if held:  # the process by a handle: its number in there is not the one that it has here
                 answer["process"] = _number(held[0])
             return answer

@@ -157,6 +157,8 @@ class Children:
 
     def signal(self, number: int, which: int) -> None:
         """Send a kernel a signal, if it is alive."""
+        if number not in self.alive:
+            return
         process, descriptor = self.alive[number]
         with suppress(ProcessLookupError):
             if descriptor is not None:
@@ -294,30 +296,31 @@ def _main() -> None:
         data, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 1)
         if not data:
             break
-        order = json.loads(data)
-        match order["do"]:
-            case "start":
-                answer = children.start(order, descriptors[0], control)
-            case "load more":
-                load_more(order["what"])
-                answer = {}
-            case "no autograd":
-                refusal.forbid([refusal.AUTOGRAD])
-                answer = {}
-            case "signal":
-                children.signal(order["kernel"], order["signal"])
-                answer = {}
-            case "end":
-                children.end(order["kernel"])
-                answer = {}
-            case "twin":
-                if os.fork() == 0:
-                    control.close()
-                    control, children = socket.socket(fileno=descriptors[0]), children.orphaned()
-                    continue
-                os.close(descriptors[0])
-                answer = {}
-        handle = children.handle(answer.get("kernel"))
-        socket.send_fds(control, [(json.dumps(answer) + "\n").encode()], [] if handle is None else [handle])
+        for order in map(json.loads, data.splitlines()):  # the descriptor is the last one's; others were given up
+            match order["do"]:
+                case "start":
+                    answer = children.start(order, descriptors[0], control)
+                case "load more":
+                    load_more(order["what"])
+                    answer = {}
+                case "no autograd":
+                    refusal.forbid([refusal.AUTOGRAD])
+                    answer = {}
+                case "signal":
+                    children.signal(order["kernel"], order["signal"])
+                    answer = {}
+                case "end":
+                    children.end(order["kernel"])
+                    answer = {}
+                case "twin":
+                    if os.fork() == 0:
+                        control.close()
+                        control, children = socket.socket(fileno=descriptors[0]), children.orphaned()
+                        continue
+                    os.close(descriptors[0])
+                    answer = {}
+            handle = children.handle(answer.get("kernel"))
+            answer["order"] = order["order"]  # one who gave it up, or died, has not read the answer
+            socket.send_fds(control, [(json.dumps(answer) + "\n").encode()], [] if handle is None else [handle])
     for number in list(children.alive):
         children.end(number)

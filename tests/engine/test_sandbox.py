@@ -1,15 +1,20 @@
 """The walls: what is visible inside, who one is there, and what is said where there can be none."""
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from graders.engine import memory, run, sandbox
+from graders.engine.bounds import Exceeded
 from graders.engine.job import Settings
-from graders.engine.sandbox import SandboxError, WarmParent
+from graders.engine.kernel import Kernel
+from graders.engine.sandbox import Parent, SandboxError, WarmParent
 from tests.engine.conftest import SETTINGS, text
 
 ROOT = Path(__file__).parents[2]
@@ -181,6 +186,56 @@ def test_a_notebook_has_a_control_group_of_its_own(warm):
         assert not own.exists() or not (own / "cgroup.procs").read_text()
         if parent is not warm:
             parent.close()
+
+
+def order_and_die(parent: Parent) -> None:
+    """Give an order in a forked process that is killed before it has read the answer."""
+    if (child := os.fork()) == 0:
+        sandbox.socket.recv_fds = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        parent.kernel(SETTINGS)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+def order_and_give_up(parent: Parent, error: BaseException) -> None:
+    """Give an order, and be stopped before the answer has come."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox.socket, "recv_fds", Mock(side_effect=error))
+        with pytest.raises(type(error)):
+            parent.kernel(SETTINGS)
+        with pytest.raises(type(error)):
+            parent.signal(1, 0)
+
+
+GIVEN_UP = {
+    "death": order_and_die,
+    "time": lambda parent: order_and_give_up(parent, Exceeded()),
+    "Ctrl-C": lambda parent: order_and_give_up(parent, KeyboardInterrupt()),
+}
+
+
+@pytest.mark.parametrize("how", GIVEN_UP)
+def test_the_answer_to_an_order_that_was_given_up_is_nobodys(warm, how):
+    bare = warm.bare()
+    for parent in (warm, bare):
+        GIVEN_UP[how](parent)
+        for _ in range(2):
+            with Kernel(parent, SETTINGS) as kernel:
+                kernel.quiet("answer = 42", 20)
+                assert kernel.alive
+    assert run.warm() is warm and warm.bare() is bare
+
+
+def test_a_twin_that_did_not_learn_what_to_refuse_is_not_used(warm, monkeypatch):
+    with closing(warm.twin()) as parent, monkeypatch.context() as patch:
+        give = Parent._command
+
+        def fail(self: Parent, order: dict[str, object], *descriptors: int) -> object:
+            return 1 / 0 if order["do"] == "no autograd" else give(self, order, *descriptors)
+
+        patch.setattr(Parent, "_command", fail)
+        with pytest.raises(ZeroDivisionError):
+            parent.bare()
+        assert parent._bare is None
 
 
 def test_a_new_warm_parent_follows_one_that_is_gone(warm):
