@@ -10,7 +10,7 @@ from graders.coach import page, state
 from graders.coach.display import Screen, shell
 from graders.coach.find import CoachError, Found, find, named, slug, tasks
 from graders.coach.right import ways
-from graders.coach.session import HOLDS, Step, beyond, count, file_text, steps, summary, untouched, words
+from graders.coach.session import HOLDS, Step, closing, count, file_text, steps, untouched, words
 from graders.judge.testfile import FileTask
 
 QUESTION = "{task} has not passed. Show the solutions all the same? [y/N] "
@@ -115,10 +115,7 @@ def _judge(found: Found, answer: object) -> None:
 
 
 def _end(screen: Screen, found: Found, done: list[Step], before: list[str]) -> None:
-    end = [*before, summary(done, count(found.task))]
-    if len(done) == count(found.task) and all(step.state == HOLDS for step in done):
-        end += [f"solutions({found.task.name}) shows three right ways, and when to prefer which."]
-        end += [beyond(found)] if beyond(found) else []
+    end = [*before, *closing(found, done)]
     if not untouched(done):
         checks = [(step.verdict.check, step.state == HOLDS) for step in done]
         end += filter(None, [state.tried(found.key, checks, count(found.task))])

@@ -8,7 +8,7 @@ from pathlib import Path
 from graders.coach import data, page, state, study
 from graders.coach.find import CoachError
 from graders.coach.notebook import LIMIT, Judged, judge
-from graders.coach.session import HOLDS, count, summary, untouched
+from graders.coach.session import HOLDS, closing, count, untouched
 from graders.judge.verdict import one_line
 
 
@@ -46,7 +46,7 @@ def _print(judged: Sequence[Judged], troubles: Sequence[str]) -> None:
         print(trouble)
     for one in judged:
         end = [one.trouble] if one.trouble else []
-        end += [summary(one.steps, count(one.found.task))] if one.steps else []
+        end += closing(one.found, one.steps) if one.steps else []
         print(page.text(one.found, one.steps, end))
         print()
 

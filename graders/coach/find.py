@@ -102,8 +102,14 @@ def find(name: str, where: str = "") -> Found:
         raise CoachError(
             f'{inside} has no task called {wanted}. For {near[0]}, rename yours, or say so: coach({name}, "{near[0]}").'
         )
-    listed = f" Its tasks are {', '.join(known)}." if set_ else " coach() lists the tasks."
+    listed = f" Its tasks are {_listed(tasks(set_))}." if set_ else " coach() lists the tasks."
     raise CoachError(f"{inside} has no task called {wanted}.{listed}")
+
+
+def _listed(every: tuple[Found, ...]) -> str:
+    """Return the names of a set's tasks, those of its chapter apart."""
+    asked, turns = (", ".join(found.task.name for found in every if found.turn == turn) for turn in (False, True))
+    return f"{asked}; the chapter's are {turns}" if turns else asked
 
 
 def _place(name: str, where: str) -> tuple[str, str]:

@@ -39,7 +39,9 @@ def line(step: Step) -> str:
 
 def _wrapped(text: str) -> str:
     indent = " " * 9
-    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+    return textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def title(found: Found) -> str:

@@ -12,6 +12,7 @@ from graders.coach.find import CoachError, Found, named, operation
 from graders.coach.links import Link, link
 from graders.coach.trying import next_step
 from graders.inside.pristine import pristine
+from graders.judge.once import waits
 from graders.judge.task import Check, Task
 from graders.judge.testfile import FileCheck, FileTask, ask, cell_source
 from graders.judge.verdict import Verdict
@@ -52,7 +53,7 @@ class Step:
     @property
     def message(self) -> str:
         """What is said of the check, in a sentence or two."""
-        return f"Judged once {self.after} holds." if self.state == WAITS else self.verdict.message
+        return waits(self.after.replace(" ", "_")) if self.state == WAITS else self.verdict.message
 
 
 def words(check: str) -> str:
@@ -186,6 +187,21 @@ def listed(names: Sequence[str]) -> str:
 
 def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def closing(found: Found, steps: Sequence[Step]) -> list[str]:
+    """Return the sentences below the checks: what holds and what is left; where all holds, what is there to see next.
+
+    Args:
+        found: the task.
+        steps: of the checks so far.
+    """
+    total = count(found.task)
+    said = [summary(steps, total)]
+    if len(steps) == total and all(step.state == HOLDS for step in steps):
+        said.append(f"solutions({found.task.name}) shows three right ways, and when to prefer which.")
+        said += filter(None, [beyond(found)])
+    return said
 
 
 def beyond(found: Found) -> str:

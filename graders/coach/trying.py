@@ -3,14 +3,17 @@
 from graders.judge.verdict import Verdict
 
 NAMED = "Change that one thing, run the cell again, and ask the coach again."
+NAN = "Yours is nan there: inf - inf, inf / inf or 0 * inf. Print each step for that input; which of them is infinite?"
 NEXT = {
     "exists": "Run the cell that defines {task}, then ask the coach again.",
     "runs": "Run the code below, and look in the traceback for the last line that is yours. Where none is, torch "
     "complains of how forward was called, or of what backward returned.",
     "returns": "Look at the return statement at the end of your forward: what is its type?",
     "shape": "Print the shape of every intermediate result for the case below. Where does it change first?",
-    "dtype": "Print the dtype after each line for the case below. A tensor made without dtype= is float32.",
-    "precise": "Look for what narrows the numbers on the way: float(), .float(), or a tensor made without dtype=.",
+    "dtype": "Print the dtype after each line for the case below. What float() "
+    "gives is float32, and so is a tensor made without dtype=.",
+    "precise": "Look for what narrows the numbers on the way: float(), .float(), or a tensor made without dtype=. "
+    "Beside an x without dimensions such a tensor decides the dtype.",
     "value": "Work out the one number named above by hand, then print your intermediate results for it.",
     "function": "Run the code below: every node that it prints and that is not your own comes from forward. What "
     "computes outside of your Function?",
@@ -39,6 +42,8 @@ NEXT = {
 def next_step(verdict: Verdict) -> str:
     """Return what to try after a failed check, in a sentence."""
     said = NEXT.get(verdict.look, "") if not verdict.mistake else NAMED
+    if not verdict.mistake and verdict.look in ("value", "gradient") and verdict.evidence.get("yours") == "nan":
+        said = NAN
     if "code below" in said and not verdict.code:
         said = ""
     return said.format(task=verdict.task)

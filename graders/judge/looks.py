@@ -181,7 +181,7 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
         return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
     first = failure.message.strip().split("\n")[0][:300].rstrip(".")
     raised = f"{failure.kind}{first and ': '}{first}"
-    if known := meaning(first).sentence:
+    if known := meaning(first, parameters(call)).sentence:
         return _found("runs", call, case, known, raised=raised)
     return _found("runs", call, case, f"{_speaker(call, failure.stage)} raised {raised}.")
 
@@ -554,12 +554,13 @@ def _far(triple: Triple) -> bool:
     )
 
 
-def _unclear(triple: Triple) -> tuple[bool, bool, int]:
-    """Return what makes a case a poor first one to look at: a narrow dtype, tiny differences, few or many numbers."""
+def _unclear(triple: Triple) -> tuple[bool, bool, bool, int]:
+    """Return what makes a case a poor first one: no numbers, a narrow dtype, tiny differences, many numbers."""
     given = [a for a in triple[0].args if isinstance(a, Tensor)]
     narrow = any(a.is_floating_point() and a.dtype != torch.float64 for a in given)
     numbers = sum(a.numel() for a in given)
-    return narrow, not _far(triple), numbers if numbers > 1 else AWKWARD
+    empty = any(not a.numel() for a in given)
+    return empty, narrow, not _far(triple), numbers if numbers > 1 else AWKWARD
 
 
 def _narrow(r: Record) -> tuple[bool, ...]:

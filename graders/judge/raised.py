@@ -1,7 +1,7 @@
 """What torch's errors mean in an answer: the repair in a sentence, and the section of the book on the message."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graders.judge.places_table import SAVED_NUMBER
@@ -20,26 +20,32 @@ class Raised:
     heading: str = ""
 
 
+Say = Callable[[re.Match[str], Sequence[str], str], Raised]  # of what was found, the arguments' names, the heading
+
+
 def _shape(text: str) -> str:
     """Return a shape as Python writes it: "(3,)" of "3", "()" of nothing."""
     sizes = [size.strip() for size in text.split(",") if size.strip()]
     return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
 
-def _wrong_shape(found: re.Match[str], heading: str) -> Raised:
-    place, got, wanted = found.groups()
-    which = f"gradient {int(place) + 1} of those that your backward returns"
-    return Raised(f"The shapes do not fit: {which} has shape {_shape(got)}, its argument {_shape(wanted)}.", heading)
+def _wrong_shape(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
+    place, got, wanted = int(found[1]), _shape(found[2]), _shape(found[3])
+    name = names[place] if place < len(names) else f"argument {place + 1}"
+    said = f"The shapes do not fit: your gradient of {name} has shape {got}, and {name} has {wanted}."
+    if got == "()" and wanted != "()":
+        said += " A plain .sum() adds everything up: add up only what was broadcast."
+    return Raised(said, heading)
 
 
-def _wrong_count(found: re.Match[str], heading: str) -> Raised:
+def _wrong_count(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
     wanted, got = found.groups()
     what = f"{got} gradient{'s' * (got != '1')}, and forward takes {wanted} argument{'s' * (wanted != '1')}"
     return Raised(f"Your backward returns {what}: return one for each, None where there is none.", heading)
 
 
-def _always(sentence: str) -> Callable[[re.Match[str], str], Raised]:
-    return lambda found, heading: Raised(sentence, heading)
+def _always(sentence: str) -> Say:
+    return lambda found, names, heading: Raised(sentence, heading)
 
 
 NOT_UNPACKED = (
@@ -50,7 +56,7 @@ WITH_CTX = (
     "Your forward does not take what it is called with. Beside a setup_context it gets the arguments alone, as in "
     "forward(x); without one it gets ctx before them."
 )
-MEANINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Raised], str], ...] = (
+MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     (
         re.compile(r"save_for_backward can only save variables"),
         _always(
@@ -110,15 +116,28 @@ MEANINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Raised], s
         ),
         "",
     ),
+    (
+        re.compile(r"inconsistent tensor size, expected tensor \["),
+        _always(
+            "Two vectors were multiplied where matrices are meant: .t() leaves a vector as it is, and @ of two "
+            "vectors is one number. Make rows of them first, as in g.reshape(-1, g.shape[-1])."
+        ),
+        "",
+    ),
     (re.compile(r"element 0 of tensors does not require grad"), _always(""), "No node anywhere"),
     (re.compile(r"modified by an inplace operation"), _always(""), "A saved tensor was changed in place"),
     (re.compile(r"Trying to backward through the graph a second time"), _always(""), "backward ran a second time"),
 )
 
 
-def meaning(message: str) -> Raised:
-    """Return what is known of an exception with this text; of an unknown one nothing is said."""
+def meaning(message: str, names: Sequence[str] = ()) -> Raised:
+    """Return what is known of an exception; of an unknown one nothing is said.
+
+    Args:
+        message: its text.
+        names: of the arguments of forward.
+    """
     for pattern, say, heading in MEANINGS:
         if found := pattern.search(message[:1000]):
-            return say(found, heading)
+            return say(found, names, heading)
     return Raised("")

@@ -443,7 +443,7 @@ class Script:
             text = ", ".join(map(written, expected.numbers))
             self.print(self.output, f"({text})" if whole else text)
             return
-        place = _first(yours.outputs, expected.outputs)
+        place = (_wrong(yours.outputs, expected.outputs) or [0])[0]
         name = f"{self.output}[{place}]" if expected.kind != "Tensor" else self.output
         mine = yours.outputs[place] if place < len(yours.outputs) else expected.outputs[place]
         self.print_tensor(name, mine, expected.outputs[place])
@@ -451,7 +451,7 @@ class Script:
     def print_grads(
         self, names: Sequence[str], yours: Gradients | None, expected: Gradients, none: bool = False
     ) -> None:
-        """Add the print of the first wrong gradient; of all where none is known to be wrong.
+        """Add the print of each wrong gradient; of all where none is known to be wrong.
 
         Args:
             names: expressions for them.
@@ -460,8 +460,7 @@ class Script:
             none: whether None stands for zeros.
         """
         mine = yours if yours is not None else expected
-        place = _first(mine, expected, -1)
-        for i in range(min(len(names), len(expected))) if place < 0 else (place,):
+        for i in _wrong(mine, expected) or range(min(len(names), len(expected))):
             right = expected[i]
             if right is not None and right.isnan().any():
                 self.add("# where nan is expected, anything will do")
@@ -485,13 +484,14 @@ def off(mine: Tensor | None, right: Tensor | None, exactly: bool = False) -> boo
     return wrong_at(mine, right) is not None
 
 
-def _first(mine: Sequence[Tensor | None], right: Sequence[Tensor | None], otherwise: int = 0) -> int:
-    """Return the place of the first that is wrong beyond rounding, or else the first that differs at all."""
+def _wrong(mine: Sequence[Tensor | None], right: Sequence[Tensor | None]) -> list[int]:
+    """Return the places of those that are wrong beyond rounding, or else of the first that differs at all."""
     for exactly in (False, True):
-        for i, (a, b) in enumerate(zip(mine, right, strict=False)):
-            if off(a, b, exactly) and not (b is None and a is not None and not a.any()):
-                return i
-    return otherwise
+        pairs = enumerate(zip(mine, right, strict=False))
+        places = [i for i, (a, b) in pairs if off(a, b, exactly) and not (b is None and a is not None and not a.any())]
+        if places:
+            return places[:1] if exactly else places
+    return []
 
 
 def _place(mine: Tensor | None, right: Tensor) -> tuple[int, ...] | None:

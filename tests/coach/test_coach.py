@@ -76,7 +76,7 @@ def test_one_mistake_is_said_once(capsys) -> None:
     assert [step.after for step in steps] == ["", "", "gradient", "gradient"]
     out = said(capsys, defined(HALF))
     assert out.count("the factor 2 of the derivative 2x is missing") == 1
-    assert out.count("Judged once gradient holds.") == 2
+    assert out.count("Judged once the gradient is right.") == 2
 
 
 def test_two_mistakes_are_both_said() -> None:

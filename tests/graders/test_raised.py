@@ -37,7 +37,7 @@ ANSWERS = {  # what is changed of a right answer, how the sentence begins, and t
         True,
     ),
     "ctx in forward": ({"forward": "ctx, x", "saves": "pass"}, "Your forward does not take what", True),
-    "shape": ({"returns": "(2 * x * g)[..., :1]"}, "The shapes do not fit: gradient 1 of those that", True),
+    "shape": ({"returns": "(2 * x * g)[..., :1]"}, "The shapes do not fit: your gradient of x has", True),
     "count": (
         {"returns": "(2 * x * g, g)"},
         "Your backward returns 2 gradients, and forward takes 1 argument",
@@ -75,9 +75,9 @@ def test_a_right_answer_is_told_nothing() -> None:
 
 def test_a_scalar_is_written_as_python_writes_it() -> None:
     told = "Function F returned an invalid gradient at index 1 - got [] but expected shape compatible with [2, 3]"
-    assert meaning(told).sentence.endswith(
-        "gradient 2 of those that your backward returns has shape (), its argument (2, 3)."
-    )
+    said = meaning(told, ["x", "beta"]).sentence
+    assert "your gradient of beta has shape (), and beta has (2, 3)." in said and ".sum()" in said
+    assert "your gradient of argument 2 has shape ()" in meaning(told).sentence
 
 
 def test_each_section_is_there() -> None:

@@ -328,6 +328,17 @@ def other_half_forgotten(a, b, s):
 
 @wrong.backward(
     "gradient",
+    "Your gradient for the second half lacks the upstream gradient: it is g * silu(a), and that for the first half "
+    "g * b * silu'(a).",
+    saves=lambda x, y: (x,),
+)
+def upstream_in_one_half(x, g):
+    a, b = x.chunk(2, -1)
+    return torch.cat([g * Steps.by_a(a, b, torch.sigmoid(a)), F.silu(a)], -1)
+
+
+@wrong.backward(
+    "gradient",
     "Your gradient for the second half is g * y / b: where b is 0 this is 0 / 0, nan. It is g * silu(a), computed "
     "from a.",
     saves=lambda x, y: (x, y),

@@ -209,6 +209,15 @@ class zero_slope_replaced(LeakyNew):
         return torch.where(x > 0, g, (ctx.negative_slope or 0.01) * g), None
 
 
+@wrong.backward(
+    "slopes",
+    "In backward a slope of 0 is taken for a missing one (negative_slope or 0.01) and replaced: in Python 0 is false. "
+    "Use the argument as it is.",
+)
+def zero_slope_replaced_backward(ctx, x, g):
+    return torch.where(x > 0, g, (ctx.negative_slope or 0.01) * g), None
+
+
 @wrong.forward(
     "slopes",
     "Your argument is not called negative_slope, so a caller who names it gets a TypeError. Use the names of the "
@@ -288,6 +297,16 @@ def writes_into_upstream(ctx, x, g):
 def writes_into_input(x, negative_slope):
     x[x <= 0] *= negative_slope
     return x
+
+
+@wrong.forward(
+    "contract",
+    "Your forward changes its input in place and returns a copy of it: the caller's tensor is no longer what it was, and "
+    "the x that you save has lost its signs where the slope is negative or 0. Build a new tensor with torch.where.",
+)
+def writes_into_input_and_copies(x, negative_slope):
+    x[x <= 0] *= negative_slope
+    return x.clone()
 
 
 @wrong.backward(

@@ -139,8 +139,8 @@ wrong.habits(
     upstream_unchanged="Your gradient is the upstream gradient unchanged; multiply it by the derivative of x * x, "
     "which is 2x.",
     sign_flipped="Your gradient has the wrong sign: the derivative of x * x is 2x, not -2x.",
-    detached="Your first derivative is right and your second is zero: detach (or .data) in backward cuts x out of the "
-    "graph of the gradient. Use the saved x as it is.",
+    detached="Your first derivative is right and your second is zero: x is cut out of the graph of the gradient, by detach "
+    "or .data where you save it or where you use it. Save x itself, and use it as it comes back.",
     writes_into_input="Your forward changes its input in place: the caller's tensor is squared too, and what you saved "
     "with it. Return a new tensor.",
 )
@@ -188,8 +188,8 @@ def derivative_for_value(x):
 
 @wrong.backward(
     "second_order",
-    "Your first derivative is right and your second is zero: 2x was computed in forward and saved, so torch takes it "
-    "for a constant. Save x and compute 2x in backward.",
+    "Your first derivative is right and your second is zero: what you save is no input and no output but made before "
+    "backward (2x, or a copy of x), and torch takes that for a constant. Save x itself and compute 2x in backward.",
     saves=lambda x, y: (2 * x,),
 )
 def saves_derivative(d, g):

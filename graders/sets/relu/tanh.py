@@ -150,7 +150,7 @@ wrong.habits(
     upstream_unchanged="Your gradient is the upstream gradient unchanged; multiply it by 1 - y^2.",
     sign_flipped="Your gradient has the wrong sign: 1 - y^2, not y^2 - 1.",
     detached="Your first derivative is right and your second is wrong: detach (or .data) cuts the saved output out "
-    "of the graph of the gradient. Use it as it is.",
+    "of the graph of the gradient. Save it and use it as it is.",
     writes_into_input="Your forward works in place (tanh_): the caller's x is overwritten with its tanh. Return a new "
     "tensor.",
 )
@@ -209,9 +209,19 @@ def diagonal_jacobian(y, g):
 
 
 @wrong.backward(
+    "gradient",
+    "Your gradient stops short of 0 far from x = 0: y is clamped, or a small number is added, where 1 - y^2 is right as "
+    "it is. There is nothing to divide by, and 0 is the right slope there.",
+)
+def output_clamped(y, g):
+    return g * (1 - y.clamp(-0.999999, 0.999999) ** 2)
+
+
+@wrong.backward(
     "second_order",
-    "Your first derivative is right and your second is wrong: 1 - y^2 was computed in forward and saved, so torch "
-    "takes it for a constant. Save the output and compute 1 - y^2 in backward.",
+    "Your first derivative is right and your second is wrong: what you save is not the output but made beside it "
+    "(1 - y^2, tanh(x) once more, or a copy of the output), and torch takes that for a constant. Save the output itself "
+    "and compute 1 - y^2 in backward.",
     saves=lambda x, y: (1 - y * y,),
 )
 def saves_derivative(d, g):

@@ -196,7 +196,7 @@ def nan_at_infinite_inputs(ctx, x, g):
 
 @saving.backward(
     "alphas",
-    "You make a tensor of alpha, and beside a float16 that becomes a float16, which ends at 65504: a larger alpha is "
+    "You make a tensor of alpha that is float16 where x is, and float16 ends at 65504: a larger alpha becomes "
     "infinite. Keep the number as it is, as an attribute.",
     saves=lambda x, alpha, y: (torch.tensor(alpha, dtype=x.dtype),),
 )
