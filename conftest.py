@@ -37,24 +37,35 @@ COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/t
 
 
 SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases; and what
-    # waits long: kills, other users, want of memory, whole archives as a newcomer has them
+    # waits long: kills, deadlines, other users, want of memory, whole archives as a newcomer has them
+    "tests/book/test_kernels.py::test_the_cuda_source_compiles",
+    "tests/book/test_kernels.py::test_without_its_tools_the_page_goes_on",
+    "tests/book/test_planted.py",
+    "tests/coach/test_alone.py::test_a_cell_that_does_not_end_is_named",
+    "tests/coach/test_alone.py::test_a_loop_that_does_not_end_is_ended_and_what_was_found_stays",
     "tests/engine/test_attacks.py",
     "tests/engine/test_bounds.py::test_a_judge_that_gets_lost",
     "tests/engine/test_bounds.py::test_what_cannot_be_read",
     "tests/engine/test_dask.py",
-    "tests/engine/test_pool.py::test_a_kill_loses_nothing",
-    "tests/engine/test_pool.py::test_a_machine_without_memory",
-    "tests/engine/test_pool.py::test_who_is_stopped",
+    "tests/engine/test_neighbours.py",
+    "tests/engine/test_outside.py",
+    "tests/engine/test_pool.py",
     "tests/engine/test_postgres.py",
     "tests/engine/test_sandbox.py::test_an_ordinary_user",
     "tests/engine/test_unseen.py::test_a_warm_parent_that_dies",
+    "tests/engine/test_unseen.py::test_an_ordinary_users_kernels",
     "tests/engine/test_unseen.py::test_memory_that_others_took",
     "tests/engine/test_user.py",
-    "tests/graders/test_half.py::test_a_mistake_costs_at_most_half[flash_attention]",
+    "tests/graders/test_half.py::test_a_mistake_costs_at_most_half",
+    "tests/graders/test_index.py::test_the_index_is_what_the_mistakes_do",
     "tests/graders/test_paste.py::test_the_code_of_every_mistake",
+    "tests/graders/test_sets.py::test_pasting_the_book_earns_at_most_five_points",
+    "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason[flash_attention",
     "tests/path/test_class.py::test_release_has_no_student_level",
     "tests/path/test_desk.py::test_feedback_goes_back_through_the_exchange",
-    "tests/path/test_escaping.py::test_no_command_prints_a_character_that_a_terminal_obeys[grade]",
+    "tests/path/test_escaping.py",
+    "tests/path/test_feedback_page.py::test_one_page_that_takes_too_long_is_a_line_and_the_others_are_made",
+    "tests/path/test_flow.py::test_nbgrader_s_own_command",
     "tests/path/test_flow.py::test_the_gradebook_is_that_of_stock_nbgrader",
     "tests/path/test_formgrader.py",
     "tests/path/test_newcomer.py",
@@ -64,8 +75,11 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/tools/test_bench_grading.py",
     "tests/tools/test_latest.py",
     "tests/tools/test_stock.py",
+    "tests/tools/test_study.py::test_both_commands_run_where_it_was_unpacked",
 )
-ALWAYS = ("[gradients01-", "[keeping01-", "[verdicts01-")  # attacks on the judge: `make test` has them too
+EVERY_PAGE = "tests/book/test_browser.py::test_page["
+SLOW_LOOKS = ("-dark-wide]", "-light-narrow]")  # of each page; the other two have both themes and both widths
+ALWAYS = ("[verdicts01-",)  # attacks on the judge: `make test` has them too
 
 
 def group(nodeid: str) -> str:
@@ -92,7 +106,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scheduling | None
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest first, mark the slow, and leave out what cannot be compiled."""
     for item in items:
-        if item.nodeid.startswith(SLOW) and not any(part in item.nodeid for part in ALWAYS):
+        slow = item.nodeid.startswith(SLOW) and not any(part in item.nodeid for part in ALWAYS)
+        if slow or (item.nodeid.startswith(EVERY_PAGE) and item.nodeid.endswith(SLOW_LOOKS)):
             item.add_marker(pytest.mark.slow)
     if shutil.which("c++") is None and os.environ.get("COURSE_REQUIRE_COMPILER") != "1":
         for item in items:

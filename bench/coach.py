@@ -118,6 +118,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     from graders.coach.find import sets, tasks
 
+    known = [found.key for name in sets() for found in tasks(name)]
+    if strange := [key for key in chosen.tasks if key not in known]:
+        parser.error(f"there is no task {strange[0]}: give a set and a task of it, as in {known[0]}")
     keys = chosen.tasks or [found.key for name in sets() for found in tasks(name) if not found.turn]
     print(ROW.format("task, seconds (of the processor)", "import", "first", "further", "slowest", "over 0.3"))
     every: list[tuple[str, Row]] = []
