@@ -4,7 +4,9 @@
 
 - ``book/map.svg``: the chapters and which comes before which, drawn from their cards;
 - ``book/bump.svg``: the losses of the two nets that the page's code trains;
-- in ``book/intro.md``, the second line of each chapter's entry: minutes, difficulty, what it needs.
+- ``book/floats.svg``: what is kept for one head of attention, as chapter 10 counted it;
+- in ``book/intro.md``, the second line of each chapter's entry (minutes, difficulty, what it needs), the losses for the
+  figure that the reader moves, and the strip of facts.
 
 With ``--check`` nothing is written: the exit code is 1, with a line for each file that is out of date.
 """
@@ -23,9 +25,12 @@ from typing import Any
 from tools.cards import Card, read_card
 from tools.notebooks import ROOT, SAME, NotebookError, read, write
 
-BOX, BLUE, ORANGE, INK = "#2f6fab", "#3f87c7", "#d0722b", "#7d7d7d"
+BOX, BLUE, INK = "#2f6fab", "#3f87c7", "#7d7d7d"
+RED, GREEN = "#c8503f", "#3a9a6b"  # wrong, right
 STYLE = 'font-family="system-ui, sans-serif"'
 ENTRY = re.compile(r"^\d+\. \[.+?\]\((?P<file>\d\d_\w+\.ipynb)\).*\n   (?P<line>.*)\\$", re.MULTILINE)
+FIGURE = r'(?<=data-figure="bump" )data-forgotten="[^">]*" data-autograd="[^">]*"'
+FACTS = r'(?<=<p class="facts">).*?(?=</p>)'
 
 
 class FirstPageError(Exception):
@@ -172,7 +177,7 @@ def draw_losses(curves: dict[str, list[float]]) -> str:
         parts.append(f'<text x="{x(step):.1f}" y="{height - bottom + 18}" text-anchor="middle">{step:,}</text>')
     parts.append(f'<text x="{x(steps / 2):.1f}" y="{height - 4}" text-anchor="middle">step</text>')
     parts.append('<text x="0" y="12">loss</text>')
-    looks = {"a factor forgotten": (ORANGE, ' stroke-dasharray="7 4"'), "autograd": (BLUE, "")}
+    looks = {"a factor forgotten": (RED, ' stroke-dasharray="7 4"'), "autograd": (GREEN, "")}
     for name, curve in curves.items():
         shown = [step for step in range(steps + 1) if step % 10 == 0 or step < 20]
         points = " ".join(f"{x(step):.1f},{y(curve[step]):.1f}" for step in shown)
@@ -190,12 +195,88 @@ def draw_losses(curves: dict[str, list[float]]) -> str:
     )
 
 
+# ------------------------------------------------------------------- what is kept
+
+
+def floats(root: Path) -> dict[str, int]:
+    """How many numbers are kept for one head of attention over 4,096 tokens, from the stored output of chapter 10."""
+    chapter = root / "book/10_flash_attention.ipynb"
+    text = chapter.read_text(encoding="utf-8")
+    kept = {}
+    for name, shown in (("plain", "autograd"), ("skeleton", "your backward")):
+        if (found := re.search(rf"{name} .*-> +(\d+), slope", text)) is None:
+            raise FirstPageError(f"{chapter.relative_to(root)}: no line counts what {name} keeps")
+        kept[shown] = int(found[1])
+    return kept
+
+
+def draw_floats(kept: dict[str, int]) -> str:
+    """The numbers kept as bars to scale, as SVG: what a reader sees is how short the second is."""
+    width, height, left = 420, 76, 110
+    scale = (width - left - 112) / max(kept.values())
+    parts = []
+    for row, (name, count) in enumerate(kept.items()):
+        y = 8 + 34 * row
+        parts.append(f'<text x="{left - 8}" y="{y + 17}" text-anchor="end">{name}</text>')
+        parts.append(f'<rect x="{left}" y="{y}" width="{count * scale:.1f}" height="24" fill="{BLUE}"/>')
+        text = f"{count / 1e6:.1f} million"
+        parts.append(f'<text x="{left + count * scale + 8:.1f}" y="{y + 17}" font-weight="600">{text}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" {STYLE} font-size="13" fill="{INK}">\n'
+        "<title>Numbers kept for backward, to scale</title>\n" + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
 # ------------------------------------------------------------------- the page
 
 
-def fill(page: str, chapters: dict[str, tuple[str, Card]]) -> str:
-    """The page with the second line of each chapter's entry as the cards have it."""
+def facts(root: Path, chapters: dict[str, tuple[str, Card]]) -> str:
+    """The strip of facts, as HTML: what the course holds, counted where it lies."""
+    import graders.sets
+
+    minutes = sum(card.minutes for _, card in chapters.values())
+    tasks = [task for name in graders.sets.names() for task in graders.sets.module(name).TASKS]
+    known = [task for name in graders.sets.names() for task in graders.sets.module(name).CHAPTER]
+    mistakes = sum(len(getattr(task, "mistakes", ())) for task in (*tasks, *known))
+    wrong = sum(
+        tag.startswith("misconception:")
+        for name in chapters
+        for cell in read(root / "book" / name).cells
+        for tag in cell.metadata.get("tags", ())
+    )
+    counted = {
+        "chapters": f"{len(chapters)}",
+        "hours to read and run": f"{minutes / 60:.0f}",
+        "exercises": f"{len(tasks)}",
+        "mistakes known by name": f"{mistakes:,}",
+        "wrong versions that run without an error": f"{wrong}",
+    }
+    return "".join(f"<span><b>{count}</b> {what}</span> " for what, count in counted.items()).strip()
+
+
+def traces(curves: dict[str, list[float]]) -> str:
+    """The losses for the page's script, as attributes: a hundred times their decadic logarithms, at every 20th step."""
+    names = {"a factor forgotten": "forgotten", "autograd": "autograd"}
+    return " ".join(
+        f'data-{names[name]}="{" ".join(f"{100 * math.log10(loss):.1f}" for loss in curve[::20])}"'
+        for name, curve in curves.items()
+    )
+
+
+def fill(page: str, chapters: dict[str, tuple[str, Card]], shown: dict[str, str]) -> str:
+    """The page with the second line of each chapter's entry as the cards have it, and with what it shows.
+
+    Args:
+        page: as it is.
+        chapters: title and card of each.
+        shown: what stands where a pattern is found, by the pattern.
+    """
     seen = []
+    for pattern, text in shown.items():
+        page, count = re.subn(pattern, text.replace("\\", r"\\"), page)
+        if count != 1:
+            raise FirstPageError(f"book/intro.md: {count} places for {pattern}, 1 is needed")
 
     def entry(match: re.Match[str]) -> str:
         file = match["file"]
@@ -215,13 +296,15 @@ def fill(page: str, chapters: dict[str, tuple[str, Card]]) -> str:
 
 
 def first_page(root: Path = ROOT) -> dict[Path, str]:
-    """What each of the three files should hold."""
+    """What each of the four files should hold."""
     page = (root / "book/intro.md").read_text(encoding="utf-8")
     chapters = cards(root)
+    curves = losses(page)
     return {
         root / "book/map.svg": draw_map(chapters),
-        root / "book/bump.svg": draw_losses(losses(page)),
-        root / "book/intro.md": fill(page, chapters),
+        root / "book/bump.svg": draw_losses(curves),
+        root / "book/floats.svg": draw_floats(floats(root)),
+        root / "book/intro.md": fill(page, chapters, {FIGURE: traces(curves), FACTS: facts(root, chapters)}),
     }
 
 

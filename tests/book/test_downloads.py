@@ -57,7 +57,7 @@ def test_the_first_page_links_to_all_and_says_their_size(book: Build) -> None:
 
 def test_the_button_of_the_first_page_gets_the_course_to_study(book: Build, visit: Callable[..., Watched]) -> None:
     text = (ROOT / "book/intro.md").read_text(encoding="utf-8")
-    (said,) = re.findall(r"and the solutions, ([\d.]+) MB\. Unpack it", text)
+    (said,) = re.findall(r"the solutions, ([\d.]+) MB\. Unpack it", text)
     assert float(said) == stated(downloads.STUDY)
     page = visit("book/intro").page
     button = page.get_by_role("link", name="Get the course", exact=True)

@@ -19,6 +19,7 @@ from tests.book.book_build import ROOT, Build
 from tests.book.page_checks import Watched
 
 FIGURES = {
+    "bump": "book/intro",
     "fd-step": "book/02_sigmoid",
     "clip-value": "book/05_clipped_relu",
     "streaming-lse": "book/07_logsumexp",
@@ -67,8 +68,8 @@ def chapter(stem: str, *cells: str) -> dict[str, object]:
 def test_chapters_hold_the_figures_that_they_promise(book: Build) -> None:
     """A figure's place is raw HTML in a markdown cell; it must come through the build, and be tested here."""
     written = {}
-    for path in (ROOT / "book").glob("*.ipynb"):
-        for name in re.findall(r'data-figure=\\"([\w-]+)', path.read_text(encoding="utf-8")):
+    for path in (*(ROOT / "book").glob("*.ipynb"), *(ROOT / "book").glob("*.md")):
+        for name in re.findall(r'data-figure=\\?"([\w-]+)', path.read_text(encoding="utf-8")):
             written[name] = f"book/{path.stem}"
     assert written == FIGURES
     for name, page in FIGURES.items():
@@ -108,6 +109,62 @@ def test_a_figure_keeps_its_height(name: str, look: str, visit: Callable[..., Wa
     """What stands below a figure does not jump, wherever its controls are moved."""
     heights = moved(visit, name, look).evaluate(SETTINGS)
     assert len(heights) == 1, f"height in pixels, and a setting that has it: {heights}"
+
+
+# ------------------------------------------------------------------- bump: a factor forgotten, on the first page
+
+
+@cache
+def first_page_code() -> dict[str, object]:
+    """The names that the first page's own code leaves."""
+    names: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", (ROOT / "book/intro.md").read_text(encoding="utf-8"), re.M | re.S):
+        exec(code, names)
+    return names
+
+
+def test_bump_says_what_the_page_s_own_code_computes(visit: Callable[..., Watched]) -> None:
+    names = first_page_code()
+    bump, x = names["Bump"].apply, torch.tensor([-0.8, 0.5], dtype=torch.float64, requires_grad=True)
+    figure = moved(visit, "bump")
+    for forgotten in (True, False):
+        figure.locator("input").set_checked(forgotten)
+        f = bump if forgotten else (lambda t: torch.exp(-t * t))
+        (mine,) = torch.autograd.grad(f(x).sum(), x)
+        (right,) = torch.autograd.grad(torch.exp(-x * x).sum(), x)
+        losses = names["by_hand" if forgotten else "by_autograd"]
+        _, training, check = said(figure)
+        shown = [list(map(float, found.replace("−", "-").split(", "))) for found in re.findall(r"\[(.+?)\]", check)]
+        assert shown == [pytest.approx(mine.tolist(), abs=6e-5), pytest.approx(right.tolist(), abs=6e-5)]
+        assert ("gradcheck: fails" in check) is forgotten is not gradcheck(f, x, raise_exception=False)
+        first, last = map(float, re.search(r"loss (\S+) → (\S+)", training).groups())
+        assert first == pytest.approx(losses[0], abs=6e-4) and last == pytest.approx(losses[-1], rel=0.02, abs=6e-4)
+        points = corners(figure.locator("svg").first.locator("polyline:not(.law)"))
+        assert len(points) == 51
+        heights = [math.log10(loss) for loss in losses[::20]]
+        scale = (points[-1][1] - points[0][1]) / (heights[-1] - heights[0])
+        for (_, y), height in zip(points, heights, strict=True):
+            assert y == pytest.approx(points[0][1] + scale * (height - heights[0]), abs=2)
+
+
+def test_bump_draws_a_wrong_slope_that_leaves_the_measured_points(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "bump")
+    line, points = figure.locator("svg").nth(1).locator("polyline"), figure.locator("svg").nth(1).locator("circle")
+    measured = [(float(dot.get_attribute("cx")), float(dot.get_attribute("cy"))) for dot in points.all()]
+
+    def farthest() -> float:
+        drawn = corners(line)
+        return max(min(math.dist(dot, corner) for corner in drawn) for dot in measured)
+
+    wrong = farthest()
+    figure.locator("input").press("Space")
+    assert farthest() < 4 < 20 < wrong
+
+
+def test_bump_shows_its_picture_without_a_script(visit: Callable[..., Watched]) -> None:
+    figure = visit("book/intro", scripts=False).page.locator('figure[data-figure="bump"]')
+    assert "0.646 to 0.178" in figure.locator("img").get_attribute("alt")
+    assert figure.locator("figcaption").is_visible()
 
 
 # ------------------------------------------------------------------- fd-step: the step of a finite difference

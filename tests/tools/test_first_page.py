@@ -12,7 +12,7 @@ from tools.notebooks import ROOT
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
-    """The three files as they should be, by name."""
+    """The four files as they should be, by name."""
     return {path.name: text for path, text in first_page.first_page().items()}
 
 
@@ -22,7 +22,7 @@ def copy(tmp_path: Path) -> Path:
     (tmp_path / "book").mkdir()
     for path in [
         *ROOT.glob("book/[0-9]*.ipynb"),
-        *(ROOT / "book" / name for name in ("intro.md", "map.svg", "bump.svg")),
+        *(ROOT / "book" / name for name in ("intro.md", "map.svg", "bump.svg", "floats.svg")),
     ]:
         shutil.copy(path, tmp_path / "book")
     return tmp_path
@@ -52,7 +52,10 @@ def test_what_a_right_gradient_pays_is_what_chapter_10_measured() -> None:
             "[Chapter 3](03_ste.ipynb)",
             {"map.svg", "intro.md"},
         ),
-        ("intro.md", "lr=0.01", "lr=0.02", {"bump.svg"}),
+        ("intro.md", "lr=0.01", "lr=0.02", {"bump.svg", "intro.md"}),
+        ("intro.md", "</b> exercises", "0</b> exercises", {"intro.md"}),
+        ("intro.md", 'data-forgotten="', 'data-forgotten="-99.0 ', {"intro.md"}),
+        ("floats.svg", "17.2 million", "17.1 million", {"floats.svg"}),
         ("intro.md", "difficulty 5 of 5", "difficulty 4 of 5", {"intro.md"}),
     ],
 )

@@ -1,0 +1,204 @@
+"""What the build adds to the look of a chapter: wrong versions, Functions, and the lines below the title.
+
+All of it is in the page as HTML, so that it is there without script. The sources stay plain Markdown and Python: a
+wrong version is known by its cell's tag and the comment ``# wrong``, the rest by the tables of ``book/functions.md``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from course_book import is_bold, tag_of
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+LOGGER = logging.getLogger(__name__)
+TABLES = "book/functions.md"
+MARK = re.compile(r"[^#]*  # wrong")  # a whole line of code that is wrong, as its author marked it
+CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
+NAME = re.compile(r"\[`(\w+)`\]\((\w+)\.ipynb#")  # of a Function, and the notebook that defines it
+TITLE = re.compile(r"\[(.+?)\]\((\w+)\.ipynb#how-it-breaks\)")  # of a wrong version, and its notebook
+INLINE = re.compile(r"`(?P<code>[^`]+)`|\$(?P<math>[^$]+)\$|\[(?P<text>[^\]]+)\]\([^)]*\)")
+LABEL = "Wrong version: runs, and is wrong"
+DOTS = ' <span class="dots" aria-hidden="true">{}{}</span>'
+BRIEF = '<details class="brief"><summary>In 30 seconds</summary>'
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What the two checks say of a wrong version, and what catches it, as the table has it."""
+
+    gradcheck: str
+    gradgradcheck: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the page of all Functions says, by the notebook's name."""
+
+    functions: set[tuple[str, str]] = field(default_factory=set)  # notebook, name
+    wrong: dict[tuple[str, str], Caught] = field(default_factory=dict)  # notebook, title
+
+
+def read_tables(text: str) -> Tables:
+    """Read the tables of Functions and of wrong versions."""
+    tables, kind = Tables(), ""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else [""]
+        if cells[0] in ("", "Function", "Wrong version"):
+            kind = cells[0]
+        elif kind == "Function" and (found := NAME.match(cells[0])):
+            tables.functions.add((found[2], found[1]))
+        elif kind == "Wrong version" and (found := TITLE.match(cells[0])):
+            tables.wrong[found[2], found[1].replace("`", "")] = Caught(*cells[2:])
+    return tables
+
+
+@cache
+def tables_at(file: Path, changed: int) -> Tables:
+    """The tables of a file, read once for each time that it ``changed``."""
+    return read_tables(file.read_text(encoding="utf-8"))
+
+
+def inline(text: str) -> Iterator[nodes.Node]:
+    """Make nodes of a table's cell: code and formulas; of a link its words, since the text beside has the link."""
+    at = 0
+    for found in INLINE.finditer(text):
+        yield nodes.Text(text[at : found.start()].replace("'", "\N{RIGHT SINGLE QUOTATION MARK}"))
+        if found["code"]:
+            yield nodes.literal("", found["code"])
+        elif found["math"]:
+            yield nodes.math("", found["math"])
+        else:
+            yield from inline(found["text"])
+        at = found.end()
+    yield nodes.Text(text[at:].replace("'", "\N{RIGHT SINGLE QUOTATION MARK}"))
+
+
+def chips(kind: str, items: list[tuple[str, list[nodes.Node]]]) -> nodes.bullet_list:
+    """A list that is shown in one line, of items with a class, or "", and their content."""
+    listed = (nodes.list_item("", nodes.paragraph("", "", *content), classes=name.split()) for name, content in items)
+    return nodes.bullet_list("", *listed, classes=["chips", kind])
+
+
+# ------------------------------------------------------------------------------------------------------ code
+
+
+def code_of(cell: nodes.Element) -> nodes.literal_block | None:
+    """The block of code that a cell shows."""
+    shown = (part for part in cell.children if isinstance(part, nodes.container) and "cell_input" in part["classes"])
+    return next((block for part in shown for block in part.findall(nodes.literal_block)), None)
+
+
+def announced(section: nodes.section) -> Iterator[tuple[nodes.container, str]]:
+    """Yield the cells of a section that are tagged as wrong, each with the words in bold that announce it, or ""."""
+    cells = [node for node in section.children if isinstance(node, nodes.container) and tag_of(node)]
+    bold = [node for node in section.children if isinstance(node, nodes.paragraph) and is_bold(node)]
+    titles = [next(iter(node.findall(nodes.strong))).astext().rstrip(".") for node in bold]
+    yield from zip(cells, titles if len(titles) == len(cells) else [""] * len(cells), strict=True)
+
+
+def show_wrong(cell: nodes.container, block: nodes.literal_block, caught: Caught) -> None:
+    """Put a label above a wrong version, mark its lines, and say below it which check sees it."""
+    lines = [number for number, line in enumerate(block.astext().splitlines(), 1) if MARK.fullmatch(line)]
+    if not lines:
+        LOGGER.warning("%s: no line ends in `# wrong`: mark the faulty one", tag_of(cell), location=cell)
+    block["highlight_args"] = block.get("highlight_args", {}) | {"hl_lines": lines}
+    cell["classes"].append("rank-wrong")
+    row: list[tuple[str, list[nodes.Node]]] = [
+        ("", [nodes.literal("", check), nodes.Text(f" {says}" if says in ("passes", "fails") else f": {says}")])
+        for check, says in (("gradcheck", caught.gradcheck), ("gradgradcheck", caught.gradgradcheck))
+    ]
+    row.append(("caught", [nodes.strong("", "Caught by"), nodes.Text(" "), *inline(caught.by)]))
+    cell.insert(1, chips("verdicts", row))
+    cell.insert(0, nodes.paragraph("", LABEL, classes=["rank"]))
+
+
+def rank_code(app: Sphinx, doctree: nodes.document) -> None:
+    """Tell wrong versions and Functions from the experiments around them."""
+    file, notebook = Path(app.srcdir, TABLES), Path(app.env.docname).name
+    cells = [node for node in doctree.findall(nodes.container) if "cell" in node["classes"]]
+    if not cells:
+        return
+    app.env.note_dependency(TABLES)
+    tables = tables_at(file, file.stat().st_mtime_ns)
+    titles = dict(pair for section in doctree.findall(nodes.section) for pair in announced(section))
+    for cell in cells:
+        block = code_of(cell)
+        if block is None:
+            continue
+        if tag := tag_of(cell):
+            caught = tables.wrong.get((notebook, titles.get(cell, "")))
+            if caught is None:
+                told = "%s: %s has no row for %r: announce the cell in bold, and add the row"
+                LOGGER.warning(told, tag, TABLES, titles.get(cell, ""), location=cell)
+            else:
+                show_wrong(cell, block, caught)
+            continue
+        names = [name for name in CLASS.findall(block.astext()) if (notebook, name) in tables.functions]
+        if names:
+            cell["classes"].append("rank-function")
+            label = nodes.paragraph("", "Function " if len(names) == 1 else "Functions ", classes=["rank"])
+            for at, name in enumerate(names):
+                label += [nodes.Text(", ")] * bool(at) + [nodes.literal("", name)]
+            cell.insert(0, label)
+
+
+# ------------------------------------------------------------------------------------------- below the title
+
+
+def find_card(chapter: nodes.section) -> tuple[nodes.paragraph, nodes.bullet_list] | None:
+    """The words *What it takes* of a chapter's card, and the list below them; an appendix has another list."""
+    for node, after in pairwise(chapter.children):
+        if isinstance(node, nodes.paragraph) and node.astext() == "What it takes":
+            return (node, after) if re.match(r"Time: .*\s+Difficulty: .*\s+Needs: ", after.astext()) else None
+    return None
+
+
+def show_card(app: Sphinx, doctree: nodes.document) -> None:
+    """Show what a chapter takes in one line below its title, and below that its summary, folded."""
+    chapter = next(iter(doctree.findall(nodes.section)), None)
+    card = find_card(chapter) if chapter else None
+    if chapter is None or card is None:
+        return
+    said: dict[str, list[nodes.Node]] = {}
+    for item in card[1].children:
+        name, *rest = (part for part in item[0].children if part.astext())
+        said[name.astext()] = rest
+    time, difficulty = ("".join(part.astext() for part in said[name]).strip() for name in ("Time:", "Difficulty:"))
+    level = int(difficulty.split()[0])
+    dots = nodes.raw("", DOTS.format("●" * level, "○" * (5 - level)), format="html")
+    row: list[tuple[str, list[nodes.Node]]] = [
+        ("", [nodes.Text(time)]),
+        ("", [nodes.Text(f"difficulty {difficulty}"), dots]),
+        ("", [nodes.Text("needs"), *said["Needs:"]]),
+    ]
+    for part in card:
+        part.parent.remove(part)
+    chapter.insert(1, [chips("takes", row), *brief(chapter)])
+
+
+def brief(chapter: nodes.section) -> list[nodes.Node]:
+    """The points of a chapter's summary, to be opened; they have no ids, since each stands in the summary already."""
+    for section in chapter.findall(nodes.section):
+        if section[0].astext() == "Summary":
+            for listed in section.findall(nodes.bullet_list):
+                copy = listed.deepcopy()
+                for node in copy.findall(nodes.Element):
+                    node["ids"], node["names"] = [], []
+                return [nodes.raw("", BRIEF, format="html"), copy, nodes.raw("", "</details>", format="html")]
+    LOGGER.warning("no list in a section Summary, for the lines below the title", location=chapter)
+    return []
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Begin when a page is read, after its wrong versions have their names."""
+    app.connect("doctree-read", rank_code, priority=600)
+    app.connect("doctree-read", show_card, priority=600)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
