@@ -105,7 +105,7 @@ def write_sheet(app: Sphinx, exception: Exception | None) -> None:
 
 def read_look(app: Sphinx, config: Config) -> None:
     """Make styles, scripts and these extensions a setting: Sphinx makes all pages again when one changes."""
-    files = [*Path(app.srcdir, "book", "_static").glob("*.*s"), *Path(__file__).parent.glob("*.*")]  # css, js; py
+    files = [*Path(app.srcdir, "book", "_static").rglob("*.*s"), *Path(__file__).parent.glob("*.*")]  # css, js; py
     config.course_look = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
 
 
