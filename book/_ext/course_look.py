@@ -25,6 +25,7 @@ NAME = re.compile(r"\[`(\w+)`\]\((\w+)\.ipynb#")  # of a Function, and the noteb
 TITLE = re.compile(r"\[(.+?)\]\((\w+)\.ipynb#how-it-breaks\)")  # of a wrong version, and its notebook
 INLINE = re.compile(r"`(?P<code>[^`]+)`|\$(?P<math>[^$]+)\$|\[(?P<text>[^\]]+)\]\([^)]*\)")
 LABEL = "Wrong version: runs, and is wrong"
+TURN = "Your turn: write here"
 DOTS = ' <span class="dots" aria-hidden="true">{}{}</span>'
 BRIEF = '<details class="brief"><summary>In 30 seconds</summary>'
 
@@ -121,7 +122,7 @@ def show_wrong(cell: nodes.container, block: nodes.literal_block, caught: Caught
 
 
 def rank_code(app: Sphinx, doctree: nodes.document) -> None:
-    """Tell wrong versions and Functions from the experiments around them."""
+    """Tell wrong versions, Functions and what the reader writes from the experiments around them."""
     file, notebook = Path(app.srcdir, TABLES), Path(app.env.docname).name
     cells = [node for node in doctree.findall(nodes.container) if "cell" in node["classes"]]
     if not cells:
@@ -140,6 +141,10 @@ def rank_code(app: Sphinx, doctree: nodes.document) -> None:
                 LOGGER.warning(told, tag, TABLES, titles.get(cell, ""), location=cell)
             else:
                 show_wrong(cell, block, caught)
+            continue
+        if any(name.startswith("tag_turn:") for name in cell["classes"]):
+            cell["classes"].append("rank-turn")
+            cell.insert(0, nodes.paragraph("", TURN, classes=["rank"]))
             continue
         names = [name for name in CLASS.findall(block.astext()) if (notebook, name) in tables.functions]
         if names:

@@ -20,6 +20,7 @@ from tests.book.page_checks import Watched
 
 FIGURES = {
     "bump": "book/intro",
+    "tape": "book/01_relu",
     "fd-step": "book/02_sigmoid",
     "clip-value": "book/05_clipped_relu",
     "streaming-lse": "book/07_logsumexp",
@@ -161,10 +162,92 @@ def test_bump_draws_a_wrong_slope_that_leaves_the_measured_points(visit: Callabl
     assert farthest() < 4 < 20 < wrong
 
 
+def test_a_figure_plays_once_when_it_is_seen_and_an_input_ends_it(book: Build, chromium) -> None:
+    """It begins at its start and comes to where it rests; at a press of a key it stays where it is."""
+    address = (book.html / "book/01_relu.html").as_uri()
+    for stopped in (False, True):
+        page = chromium.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(address)
+        slider = page.locator('figure[data-figure="tape"].ready input')
+        assert slider.input_value() == "7"  # not yet seen
+        slider.scroll_into_view_if_needed()
+        page.wait_for_function("document.querySelector('figure[data-figure=tape] input').value === '1'")
+        if stopped:
+            slider.press("Home")
+            page.wait_for_timeout(1000)
+            assert slider.input_value() == "0"
+        else:
+            page.wait_for_function("document.querySelector('figure[data-figure=tape] input').value === '7'")
+        page.close()
+
+
 def test_bump_shows_its_picture_without_a_script(visit: Callable[..., Watched]) -> None:
     figure = visit("book/intro", scripts=False).page.locator('figure[data-figure="bump"]')
     assert "0.646 to 0.178" in figure.locator("img").get_attribute("alt")
     assert figure.locator("figcaption").is_visible()
+
+
+# ------------------------------------------------------------------- tape: what is kept, and what comes back
+
+
+class Taped(Function):
+    """ReLU that keeps x in one of two ways, and may return None."""
+
+    @staticmethod
+    def forward(x: Tensor, how: str) -> Tensor:
+        return x.clamp(min=0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.x, ctx.how = inputs
+        ctx.save_for_backward(ctx.x)
+
+    @staticmethod
+    def backward(ctx, g: Tensor) -> tuple:
+        if ctx.how == "none":
+            return None, None
+        (x,) = (ctx.x,) if ctx.how == "ctx" else ctx.saved_tensors
+        return torch.where(x > 0, g, 0), None
+
+
+@pytest.mark.parametrize(
+    ("fault", "how", "changed"),
+    [
+        ("nothing", "saved", False),
+        ("u is changed in place", "saved", True),
+        ("u is changed, and was kept on ctx", "ctx", True),
+        ("ReLU returns None", "none", False),
+    ],
+)
+def test_tape_ends_as_torch_does(fault: str, how: str, changed: bool, visit: Callable[..., Watched]) -> None:
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    u = 3 * x
+    y = Taped.apply(u, how)
+    loss = 10 * y[0] + y[1]
+    if changed:
+        u.neg_()
+    try:
+        loss.backward()
+        ends = "None" if x.grad is None else f"({', '.join(f'{g:g}' for g in x.grad.tolist())})"
+    except RuntimeError as error:
+        assert "is at version 1; expected version 0" in str(error)
+        ends = "error"
+    figure = moved(visit, "tape")
+    figure.locator("select").select_option(fault)
+    heard = {"error": "an error, which you hear, no x.grad"}.get(ends, f"x.grad {ends}")
+    assert said(figure)[-1].endswith(heard)
+    assert ("wrong" in said(figure)[-1]) == (ends not in ("error", "(0, 3)"))
+    assert (figure.locator("rect.wrong").count() > 0) == (ends != "(0, 3)")
+
+
+def test_tape_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "tape")
+    rows = [row.inner_text() for row in table(visit, "tape").locator("tbody tr").all()]
+    assert len(rows) == 7
+    for step, row in enumerate(rows, 1):
+        figure.locator("input").fill(str(step))
+        pairs = re.findall(r"\([−\d, ]+\)", " ".join(said(figure)[0].split()))
+        assert all(pair.replace(" ", "") in row.replace("\n", "").replace(" ", "") for pair in pairs), (step, row)
 
 
 # ------------------------------------------------------------------- fd-step: the step of a finite difference

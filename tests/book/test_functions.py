@@ -23,6 +23,7 @@ from torch.nn import functional as F
 
 from tests.book.book_build import PAGES, ROOT
 from tests.book.test_build import slug, without_code
+from tools.turns import filled
 
 PAGE = ROOT / "book/functions.md"
 NOTEBOOKS = sorted(path for page in PAGES if (path := ROOT / f"{page}.ipynb").exists())
@@ -79,7 +80,8 @@ def run(node: ast.stmt, names: dict[str, Any]) -> None:
 
 
 def read(notebook: nbformat.NotebookNode, name: str) -> Notebook:
-    """What a notebook defines; a wrong version does not replace the right one."""
+    """What a notebook defines, its turns filled in; a wrong version does not replace the right one."""
+    notebook = filled(notebook)
     found, section = Notebook({"__name__": "notebook"}), ""
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
@@ -263,6 +265,8 @@ CASES: dict[str, dict[str, Case]] = {
         "ReLU": Case([(X,)], edges=[(t(-1, 0, 1),)]),
         "Square": Case([(X,)]),
         "Exp": Case([(X,)]),
+        "Power": Case([(X, 1), (X, 3)], lambda f, x, n: f(x, n)),
+        "BesselJ0": Case([(X,)]),
         "BesselJ": Case([(X, 0), (X, 1)], lambda f, x, n: torch.special.bessel_j1(x) if n else f(x)),
         "Maximum": Case([(X, t(0, 0, 0, 0, 0, 0))], edges=[(t(1, 2, 3), t(1, 3, 2))]),
         "ReLUInPlace": Case([(X,)], lambda f, x: f(x * 1), edges=[(t(-1, 0, 1),)], call=on_a_copy),

@@ -426,8 +426,9 @@ def replaced(page: str, old: str, new: str) -> NotebookNode:
         if cell.cell_type == "markdown":
             cell.source = cell.source.replace(old, new)
         for output in cell.get("outputs", []):
-            places += output.text.count(old)
-            output.text = output.text.replace(old, new)
+            if "text" in output:
+                places += output.text.count(old)
+                output.text = output.text.replace(old, new)
     assert places == 1, f"{places} places: {old!r}"
     return notebook
 

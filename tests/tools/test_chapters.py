@@ -77,7 +77,7 @@ def swap_parts(n):
 
 FUNCTION = "class Long(Function):\n" + "    x = 1\n" * 25
 PLANTED = {
-    "too many cells": (lambda n: n.cells.extend([new_markdown_cell("x")] * 40), "cells, 45 at most"),
+    "too many cells": (lambda n: n.cells.extend([new_markdown_cell("x")] * 60), "cells, 70 at most"),
     "too many words": (lambda n: cell(n, "summary").update(source="## Summary\n\n" + "word " * 2500), "words, 2500"),
     "long code": (lambda n: cell(n, "mask-multiplied").update(source=WRONG + "\n#" * 39), "41 lines, 40 at most"),
     "long median": (
@@ -88,6 +88,10 @@ PLANTED = {
     "no title": (lambda n: n.cells.pop(0), "not the title"),
     "parts swapped": (swap_parts, "the parts are"),
     "part missing": (lambda n: cell(n, "the-proof").update(source="text"), "the parts are"),
+    "further in the middle": (
+        lambda n: cell(n, "the-proof").update(source="## Further\n\n## The proof"),
+        "the parts are",
+    ),
     "one part more": (lambda n: n.cells.append(new_markdown_cell("## More")), "the parts are"),
     "a MyST directive": (lambda n: cell(n, "title").update(source="# Two\n\n```{note}\nx\n```"), "shows raw"),
     "a MyST role": (lambda n: cell(n, "title").update(source="# Two\n\n{term}`VJP`"), "shows raw"),
@@ -136,5 +140,13 @@ def test_a_planted_fault_is_refused(edit, fault):
     assert any(fault in found for found in faults_of(notebook)), faults_of(notebook)
 
 
+def test_what_goes_further_has_no_limit():
+    notebook = chapter()
+    more = [new_markdown_cell("## Further\n\n" + "word " * 3000, id="further"), *[new_markdown_cell("x")] * 60]
+    notebook.cells.extend(more)
+    assert faults_of(notebook) == []
+
+
 def test_pictures_and_tags_are_no_words():
     assert words("Two words. <svg><text>none of these</text></svg> <b>three</b> - ---") == 3
+    assert words("Two words.\n<details><summary>Fine print</summary>\n\nmuch more\n</details>\n<figure>1</figure>") == 2

@@ -1,0 +1,117 @@
+"""The turns of the chapters: unfilled they say so, filled they are right, and what the text quotes is what is said."""
+
+import os
+import re
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from graders.sets import load, names
+from tests.book.book_build import ROOT
+from tools.turns import Turn, TurnError, filled, turns
+
+RIGHT = {  # by chapter and turn: what the cell that asks prints where the line is right, and at no other time
+    "01_relu": {
+        "numbers": "the same as autograd: True",
+        "relu": "All 5 checks hold.",
+        "exp": "gradcheck: True",
+        "power": "gradcheck: True",
+        "drum": "gradcheck: True\nloss 0.0000, a = 1.5000, k = 2.4048",
+    },
+}
+FIRST = 420  # words before the first turn
+
+
+def read(stem: str) -> nbformat.NotebookNode:
+    """A chapter."""
+    return nbformat.read(ROOT / f"book/{stem}.ipynb", 4)
+
+
+def text(cell: nbformat.NotebookNode) -> str:
+    """What a cell printed or showed, as text."""
+    return "".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+
+
+def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Run a chapter to its end, where it lies."""
+    environment = os.environ | {"GRADERS_STUDY": "off"}
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOT / "book")}}
+    ).execute(env=environment)
+    return notebook
+
+
+@pytest.mark.parametrize("stem", RIGHT)
+def test_every_turn_is_known_and_unfilled(stem: str) -> None:
+    notebook = read(stem)
+    found = {turn.name: turn for turn in turns(notebook)}
+    assert list(found) == list(RIGHT[stem])
+    assert 4 <= len(found) <= 6
+    for name, turn in found.items():
+        assert RIGHT[stem][name] not in text(notebook.cells[turn.asks]), f"{name} is right before anything is written"
+
+
+@pytest.mark.parametrize("stem", RIGHT)
+def test_filled_in_every_turn_is_right(stem: str) -> None:
+    """All cells run, the turns' too, and each that asks says yes."""
+    notebook = run(filled(read(stem)))
+    for turn in turns(read(stem)):
+        assert RIGHT[stem][turn.name] in text(notebook.cells[turn.asks]), (
+            f"{turn.name}: {text(notebook.cells[turn.asks])}"
+        )
+
+
+@pytest.mark.parametrize("stem", RIGHT)
+def test_a_reader_soon_writes_something(stem: str) -> None:
+    notebook = read(stem)
+    first = next(turns(notebook)).cell
+    prose = " ".join(c.source for c in notebook.cells[2:first] if c.cell_type == "markdown")
+    prose = re.sub(r"<(figure|details)\b.*?</\1>|\]\([^)]*\)", " ", prose, flags=re.DOTALL)
+    assert len(prose.split()) <= FIRST
+
+
+@pytest.mark.parametrize("stem", RIGHT)
+def test_what_a_chapter_quotes_the_graders_say(stem: str) -> None:
+    """A quotation below a turn is the message of a known mistake."""
+    notebook = read(stem)
+    said = {" ".join(m.message.split()) for name in names() for task in load(name).values() for m in task.mistakes}
+    quoted = re.findall(r"^> (.+)$", "\n".join(notebook.cells[turn.asks + 1].source for turn in turns(notebook)), re.M)
+    assert [quote for quote in quoted if quote not in said] == []
+    assert quoted or stem != "01_relu"
+
+
+WAY = "<details><summary>One way</summary>\n\n```python\n    y = 2\n```\n\n</details>"
+
+
+def small(
+    turn: str = "if True:\n    y = None  # your turn", asks: str = "two", way: str = WAY
+) -> nbformat.NotebookNode:
+    """A notebook with one turn."""
+    cells = [
+        new_code_cell(turn, id="turn", metadata={"tags": ["turn:two"]}),
+        new_code_cell("print(y)", id="asks", metadata={"tags": [f"asks:{asks}"]}),
+        new_markdown_cell(way, id="way"),
+    ]
+    return new_notebook(cells=cells)
+
+
+def test_a_turn_is_filled_in() -> None:
+    assert list(turns(small())) == [Turn("two", 0, 1, "    y = 2")]
+    assert filled(small()).cells[0].source == "if True:\n    y = 2"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"turn": "y = 1"}, "0 lines say 'your turn'"),
+        ({"turn": "y = 1  # your turn\nz = 1  # your turn"}, "2 lines say"),
+        ({"asks": "three"}, "no later cell is tagged asks:two"),
+        ({"way": "```python\ny = 2\n```"}, "has no Python in a fence"),
+    ],
+    ids=["nothing to fill in", "two lines", "nothing asks", "no right line"],
+)
+def test_a_turn_that_is_not_whole_is_found(fault: dict[str, str], said: str) -> None:
+    with pytest.raises(TurnError, match=said):
+        list(turns(small(**fault)))
