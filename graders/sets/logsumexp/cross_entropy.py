@@ -388,6 +388,15 @@ def sign_of_the_gradient(ctx, g):
 
 @wrong.backward(
     "gradient",
+    "You subtract the number of the target's class from the whole row (p - target[:, None]). It is 1 that goes off, at "
+    "the target alone: F.one_hot(target, logits.shape[1]) makes such rows of the numbers.",
+)
+def class_number_subtracted(logits, target, g):
+    return g * (_log_p(logits).exp() - target[:, None]) / len(logits), None
+
+
+@wrong.backward(
+    "gradient",
     "You subtract 1 in whole columns (p[:, target] -= 1) or whole rows (p[target] -= 1). Pairs are asked for, one "
     "element a row: p[torch.arange(N), target], or scatter, or one_hot.",
 )
