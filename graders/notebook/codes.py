@@ -32,6 +32,7 @@ class Code(Enum):
     EMPTY = "E209", "no cells, or nothing in any of them"
     TOO_MANY_CELLS = "E210", "more cells than the limit"
     FOREIGN_KERNEL = "E211", "a notebook of an R or Julia kernel"
+    MERGE_IN_CELL = "E212", "marks of an unresolved merge in a code cell"
     BYTE_ORDER_MARK = "E221", "a byte-order mark before the text"
     WINDOWS_LINES = "E222", "Windows line endings"
     HALF_CHARACTERS = "E223", "incomplete characters"

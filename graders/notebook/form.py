@@ -189,6 +189,10 @@ def _tidy(notebook: Notebook, most_cells: int, problems: Findings) -> None:
         odd += [number] * _tidy_cell(cell)
     if not any(cell["source"].strip() for cell in cells):
         raise Unreadable(Code.EMPTY, problems.file, "has no cell with anything in it")
+    if merged := [n for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code" and _merged(cell["source"])]:
+        what = f"holds the marks of an unresolved merge in {_numbers(merged)}"
+        remedy = "Keep one of the two versions, delete the marks <<<<<<<, ======= and >>>>>>>, and hand it in again."
+        raise Unreadable(Code.MERGE_IN_CELL, problems.file, what, remedy)
     if odd:
         what = f"the form of {_numbers(odd)} was invalid"
         problems.repaired(Code.MALFORMED_CELLS, what, "Parts that do not belong there are left out.")
@@ -204,6 +208,12 @@ def _tidy(notebook: Notebook, most_cells: int, problems: Findings) -> None:
 def _numbers(found: Sequence[int]) -> str:
     more = ", ..." if len(found) > 5 else ""
     return f"cell{'s' * (len(found) > 1)} {', '.join(map(str, found[:5]))}{more}"
+
+
+def _merged(source: str) -> bool:
+    """Return whether lines begin with the three marks of a merge, in their order."""
+    lines = iter(source.split("\n"))
+    return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", "=======", ">>>>>>> "))
 
 
 def _tidy_cell(cell: Notebook) -> bool:

@@ -273,6 +273,7 @@ SHAPES: dict[str, tuple[Callable[[str], object], int, Callable[[int], str]]] = {
         20,
         lambda n: _answer("", "y = [1, 2, 3]\n" * 40 * n + _each(n, "q{i} = !true\n")),
     ),
+    "marks of a merge": (form._merged, 5_000, lambda n: "<<<<<<< a\n" * n),
     "names that are bound": (_bound, 1_000, lambda n: _each(n, "a{i} = 1\n")),
     "many small outputs": (_displayed, 1_000, lambda n: "x\n" * n),
     "many long outputs": (_displayed, 400, lambda n: (("x" * 100) + "\n") * n),

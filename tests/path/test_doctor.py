@@ -27,6 +27,7 @@ from tools import students
 from tools.notebooks import read as read_committed
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
+MERGED = "<<<<<<< local\ndef double(x):\n    return 2 * x\n=======\ndouble = 2\n>>>>>>> remote\n"
 ANSWERS = {"Square", "LeakyReLU", "Tanh"}
 
 
@@ -190,6 +191,12 @@ UNTOUCHED = {
     "a cell of the student's own": lambda data: data["cells"].append(
         {"cell_type": "markdown", "id": "mine", "metadata": {"tags": ["mine"]}, "source": "text"}
     ),
+    "a merge in a text": lambda data: data["cells"].append(
+        {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": MERGED}
+    ),
+    "marks of a merge in no order": in_cell(
+        "double", source="text = '''\n>>>>>>> a\n=======\n<<<<<<< b\n'''\n" + RIGHT["double"]
+    ),
     "an earlier release": earlier,
     "a checksum that is a list": in_meta("double", checksum=[1]),
 }
@@ -283,6 +290,9 @@ def test_what_is_not_wrong_is_left_alone(root, handed, here, change):
 FOREIGN = "has a kernel for {}, and only Python is graded. In JupyterLab, choose Kernel, Change Kernel, Python 3"
 
 
+MERGE = "holds the marks of an unresolved merge in {}. Keep one of the two versions, delete the marks"
+
+
 def empty_cells(number):
     return [{"cell_type": "raw", "id": f"m{i}", "metadata": {}, "source": ""} for i in range(number)]
 
@@ -329,6 +339,11 @@ REFUSED = {
     "Julia by its language": (kernel("python3", "python", "Julia"), FOREIGN.format("Julia")),
     "R by its kernel's name": (kernel("ir", None, None), FOREIGN.format("R")),
     "Julia by its kernel's name": (kernel("julia-1.10", None, None), FOREIGN.format("Julia")),
+    "a merge in an answer": (in_cell("double", source=MERGED), MERGE.format("cell 2")),
+    "a merge in two cells": (
+        lambda data: [cells(data)[name].update(source=MERGED) for name in ("double", "triple")],
+        MERGE.format("cells 2, 6"),
+    ),
     "no format": (lambda data: data.pop("nbformat"), "it names no nbformat"),
     "a format that is true": (in_notebook(nbformat=True), "it names no nbformat"),
     "a format of the future": (in_notebook(nbformat=5), "is in nbformat 5, which is unknown here"),
@@ -855,6 +870,7 @@ def test_a_converted_notebook_is_one_line(download):
         (lambda path: shutil.copy(path.parents[1] / "02_sigmoid/sigmoid.ipynb", path), "holds cells of another set"),
         (lambda path: path.write_text("{"), "is not JSON"),
         (lambda path: edit(path, kernel("ir", "R", "R")), f"relu.ipynb: {FOREIGN.format('R')}"),
+        (lambda path: edit(path, in_cell("Square", source=MERGED)), f"relu.ipynb: {MERGE.format('cell 4')}"),
         (lambda path: edit(path, in_notebook(nbformat=3)), "is in the old nbformat 3: open and save it in JupyterLab"),
         (linked, "is a symbolic link"),
         (lambda path: shutil.copy(path, path.with_name("relu (1).ipynb")), "There is also 'relu.ipynb': hand in one"),
