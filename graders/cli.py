@@ -225,6 +225,7 @@ def _parser() -> argparse.ArgumentParser:
         _sample,
         "build and grade the sample class, write its feedback, and compare its scores with the expected ones",
     )
+    sub.add_argument("sets", nargs="*", metavar="SET", help="the sets to grade (default: all)")
     sub.add_argument("--update", action="store_true", help="write sample/expected.json instead of comparing with it")
     return parser
 
@@ -401,15 +402,16 @@ def _sample(arguments: argparse.Namespace) -> int:
         if early:
             run.provide(early)
         course = Course(Path.cwd(), arguments.verbose)
+        assignments = sorted({course.find(name) for name in arguments.sets})
         course.reader.start()  # before there are threads
         at_end.callback(course.close)
         settings = course.settings
         try:
             with pool.hired(settings, cores(), None, say) as crew:
                 crew.ready()
-                return run_sample(course, crew, settings, arguments.update)
+                return run_sample(course, crew, settings, arguments.update, assignments)
         except PoolError as error:
             say(f"graders: the sample class is harmless, so it is graded without a sandbox ({error})")
         settings = replace(settings, sandbox="off")
         with pool.hired(settings, cores(), None, say) as crew:
-            return run_sample(course, crew, settings, arguments.update)
+            return run_sample(course, crew, settings, arguments.update, assignments)

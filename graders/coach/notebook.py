@@ -22,7 +22,7 @@ from graders.coach.session import Step, count
 from graders.judge.testfile import FileTask
 from graders.judge.verdict import Verdict, one_line
 from graders.notebook.form import read
-from graders.notebook.problem import Unreadable
+from graders.notebook.problem import ANOTHER, Unreadable
 
 LIMIT = 120.0  # seconds for the notebook and all checks
 START = 60.0  # seconds for torch to load
@@ -53,9 +53,9 @@ def cells(path: Path) -> list[tuple[str, str]]:
         found, _ = read(path)
     except Unreadable as error:
         what = f"{error}".removesuffix(".")
-        raise CoachError(
-            f"{one_line(path, 300)}: {what}. Give a notebook, such as exercises/01_relu/relu.ipynb."
-        ) from None
+        own = "" if error.problem.remedy == ANOTHER else f" {error.problem.remedy}"  # it's said to whoever wrote it
+        remedy = own or " Give a notebook, such as exercises/01_relu/relu.ipynb."
+        raise CoachError(f"{one_line(path, 300)}: {what}.{remedy}") from None
     made = []
     for cell in found["cells"]:
         if cell["cell_type"] == "code":

@@ -177,6 +177,9 @@ class Draw:
     def forms(self, sample: Callable[..., Tensor], *rest: object, order: int = 1) -> list[Case]:
         """Make cases of an elementwise operation's input in every dtype, shape and layout.
 
+        That is: four dtypes; 0-d, empty and 3-d; transposed, every second row, expanded. No two elements of an
+        upstream gradient are alike.
+
         Args:
             sample: called with a shape and a dtype.
             rest: the other arguments.

@@ -42,10 +42,13 @@ class Problem:
         return f"{printable(self.file, 100)}: {printable(self.what)}. {printable(self.remedy)}"
 
 
+ANOTHER = "Ask for a new one."  # what an instructor does about a file that says nothing
+
+
 class Unreadable(ValueError):
     """A file that cannot be read as a notebook of the course; its text goes on from the file's name."""
 
-    def __init__(self, code: Code, file: str, what: str, remedy: str = "Ask for a new one.") -> None:
+    def __init__(self, code: Code, file: str, what: str, remedy: str = ANOTHER) -> None:
         super().__init__(what)
         self.problem = Problem(code, file, what, remedy, fatal=True)
 

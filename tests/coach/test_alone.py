@@ -81,6 +81,11 @@ def test_what_is_no_notebook_gets_one_line(capsys, tmp_path: Path, name: str) ->
     assert code == 2 and out == "" and err.count("\n") == 1 and name in err and "Give a notebook" in err
 
 
+def test_a_notebook_that_is_refused_is_told_what_its_author_can_do(capsys, write) -> None:
+    code, _, err = run(capsys, write("<<<<<<< mine\ny = 1\n=======\ny = 2\n>>>>>>> theirs"))
+    assert code == 2 and "Keep one of the two versions" in err
+
+
 def test_a_notebook_without_a_task_gets_one_line(capsys, write) -> None:
     code, out, err = run(capsys, write("x = 1", name="mine.ipynb"))
     assert code == 2 and out == "" and err.count("\n") == 1 and "no cell defines a task" in err

@@ -146,6 +146,16 @@ def test_a_missing_student_is_named():
     assert sample.differences(EXPECTED, fewer)
 
 
+def test_of_one_set_the_others_stay_as_they_were():
+    new = {"amara": {"01_relu": {"score": 1.0}}, "zoe": {"01_relu": {"score": 2.0}}}
+    part = sample.of_sets(EXPECTED, ["01_relu"])
+    assert {name for sets in part.values() for name in sets} == {"01_relu"}
+    assert sample.merged(EXPECTED, part, ["01_relu"]) == EXPECTED
+    found = sample.merged(EXPECTED, new, ["01_relu"])
+    assert found["amara"] == EXPECTED["amara"] | new["amara"] and found["zoe"] == new["zoe"]
+    assert "01_relu" not in found["bjorn"] and found["bjorn"]["02_sigmoid"] == EXPECTED["bjorn"]["02_sigmoid"]
+
+
 def test_someone_elses_work_is_left_alone(tmp_path):
     for name in ("sample", "solutions"):
         shutil.copytree(ROOT / name, tmp_path / name)
