@@ -67,6 +67,23 @@ def autograd_graph(root, note, **leaves):
     axes.set(xlim=(-1, 1), ylim=(-0.3 - max(depth.values()), 0.3), frame_on=False, xticks=[], yticks=[])
 
 
+def drum_fit(r, height, fitted):
+    """Plot the measured heights of a drum skin and a fitted wave.
+
+    Args:
+        r: distances from the centre.
+        height: the heights there.
+        fitted: those of the wave.
+    """
+    ax = canvas(height=2.6)[1][0]
+    ax.axhline(0, color=INK, lw=0.8)
+    ax.plot(r[::3], height[::3], "o", color=INK, ms=4)
+    ax.plot(r, fitted, "--", color=ORANGE)
+    ax.text(0.62, 0.95, "the heights", color=INK)
+    ax.text(0.3, -0.45, "the wave that training finds", color=ORANGE, ha="center")
+    ax.set(xlabel="distance from the centre", ylabel="height")
+
+
 def relu_kink(x, y, gradient, quotients):
     """Plot ReLU with its hand-written gradient and central differences; shade where the two differ.
 
