@@ -25,7 +25,8 @@ from typing import Any
 from tools.cards import Card, read_card
 from tools.notebooks import ROOT, SAME, NotebookError, read, write
 
-BOX, BLUE, INK = "#2f6fab", "#3f87c7", "#7d7d7d"
+BLUE, INK = "#3f87c7", "#7d7d7d"
+BOXES = ["#3a78b2", "#2f6699", "#26547f", "#1d4267", "#15314e"]  # by difficulty, from 1: white is read on each
 RED, GREEN = "#c8503f", "#3a9a6b"  # wrong, right
 STYLE = 'font-family="system-ui, sans-serif"'
 ENTRY = re.compile(r"^\d+\. \[.+?\]\((?P<file>\d\d_\w+\.ipynb)\).*\n   (?P<line>.*)\\$", re.MULTILINE)
@@ -110,12 +111,17 @@ def draw_map(chapters: dict[str, tuple[str, Card]]) -> str:
     for name, (title, card) in chapters.items():
         number, words = int(name[:2]), title.split(":")[0].removeprefix("A ")
         lines = [words] if len(words) < 15 else _halves(words)
-        lines.append(f"{number} · {card.minutes} min")
-        parts.append(f'<rect x="{left[name]}" y="{top[name]}" width="{wide}" height="{high}" rx="6" fill="{BOX}"/>')
+        lines.append(f"{number} · {card.minutes} min · {'●' * card.difficulty}{'○' * (5 - card.difficulty)}")
+        spoken = f"Chapter {number}, {words}: {card.minutes} minutes, difficulty {card.difficulty} of 5"
+        parts.append(f'<a href="{Path(name).stem}.html" aria-label="{spoken}">')
+        box = BOXES[card.difficulty - 1]
+        at_corner = f'x="{left[name]}" y="{top[name]}"'
+        parts.append(f'<rect {at_corner} width="{wide}" height="{high}" rx="6" fill="{box}" stroke="{INK}"/>')
         for n, line in enumerate(lines):
             across, down = left[name] + wide / 2, top[name] + high / 2 + 4 + 15 * (n - (len(lines) - 1) / 2)
             weight = 400 if line is lines[-1] else 600
             parts.append(f'<text x="{across:g}" y="{down:g}" font-weight="{weight}">{line}</text>')
+        parts.append("</a>")
     total = sum(card.minutes for _, card in chapters.values())
     size = 3 * wide + 2 * gap, max(top.values()) + high
     return (

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from html import escape
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from course_book import is_bold, tag_of
@@ -19,6 +20,7 @@ from sphinx.util import logging
 
 LOGGER = logging.getLogger(__name__)
 TABLES = "book/functions.md"
+MAP = "map.svg"  # of the chapters, drawn by tools/first_page.py
 MARK = re.compile(r"[^#]*  # wrong")  # a whole line of code that is wrong, as its author marked it
 CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 NAME = re.compile(r"\[`(\w+)`\]\((\w+)\.ipynb#")  # of a Function, and the notebook that defines it
@@ -202,8 +204,20 @@ def brief(chapter: nodes.section) -> list[nodes.Node]:
     return []
 
 
+def open_map(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the map of the chapters into the page as it is drawn, so that its boxes are links."""
+    for image in list(doctree.findall(nodes.image)):
+        if PurePosixPath(image["uri"]).name == MAP:
+            app.env.note_dependency(f"book/{MAP}")
+            drawing = Path(app.srcdir, "book", MAP).read_text(encoding="utf-8")
+            named = f'<svg class="map" role="group" aria-label="{escape(image.get("alt", ""))}"'
+            html = re.sub(r"<svg\b(?= )", named, drawing.replace(' role="img"', "", 1), count=1)
+            image.replace_self(nodes.raw("", re.sub(r"<title>.*?</title>\n", "", html), format="html"))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Begin when a page is read, after its wrong versions have their names."""
+    app.connect("doctree-read", open_map, priority=400)  # before Sphinx collects images
     app.connect("doctree-read", rank_code, priority=600)
     app.connect("doctree-read", show_card, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

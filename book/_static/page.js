@@ -135,6 +135,14 @@
       const spoken = element("span", { class: "visually-hidden" }, " (read)");
       link.append(element("span", { class: "read-mark" }, element("span", { "aria-hidden": "true" }, " ✓"), spoken));
     }
+    for (const link of document.querySelectorAll("svg.map a")) {
+      const done = read.includes(`book/${link.getAttribute("href").replace(/\.html$/, "")}`);
+      const name = link.getAttribute("aria-label").replace(/ \(read\)$/, "");
+      link.setAttribute("aria-label", done ? `${name} (read)` : name);
+      link.classList.toggle("read", done);
+      const text = link.querySelector("text:last-of-type");
+      text.textContent = text.textContent.replace(/ ✓$/, "") + (done ? " ✓" : "");
+    }
   }
 
   function follow() {
@@ -157,7 +165,8 @@
       tick();
     };
     watch(article.querySelectorAll("section[id] > :is(h2, h3)"), place, "0px 0px -25% 0px"); // at the lower edge: not yet
-    watch(article.querySelectorAll(":scope > section > section:last-of-type"), end);
+    const path = article.querySelectorAll(":scope > section > section#summary"); // below it stands what not everybody reads
+    watch(path.length ? path : article.querySelectorAll(":scope > section > section:last-of-type"), end);
   }
 
   function goOn() {

@@ -177,6 +177,30 @@ def test_where_storage_is_refused_or_spoilt_a_page_does_the_rest(visit: Visit) -
     assert watched.complaints == []
 
 
+# ---------------------------------------------------------------------------------------- the map of the chapters
+
+
+def test_each_box_of_the_map_leads_to_its_chapter_and_is_ticked_when_that_is_read(visit: Visit) -> None:
+    page = visit("book/intro").page
+    boxes = page.locator("svg.map a")
+    assert boxes.count() == 10
+    for box in boxes.all():
+        assert re.fullmatch(r"Chapter \d+, .+: \d+ minutes, difficulty \d of 5", box.get_attribute("aria-label"))
+    page.evaluate(f"""() => localStorage.setItem("{KEY}", JSON.stringify({{ read: ["book/02_sigmoid"] }}))""")
+    page.reload()
+    ticked = page.locator("svg.map a.read")
+    assert ticked.get_attribute("aria-label").endswith("(read)") and ticked.text_content().rstrip().endswith("✓")
+    ticked.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/book/02_sigmoid.html")
+
+
+def test_the_map_leads_on_without_a_script(visit: Visit) -> None:
+    page = visit("book/intro", scripts=False).page
+    page.locator("svg.map a").first.click()
+    page.wait_for_url("**/book/01_relu.html")
+
+
 # ---------------------------------------------------------------------------------------- read marks, "continue at"
 
 

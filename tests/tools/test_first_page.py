@@ -30,7 +30,9 @@ def copy(tmp_path: Path) -> Path:
 
 def test_the_committed_files_are_up_to_date(files: dict[str, str]) -> None:
     for name, text in files.items():
-        assert first_page.same((ROOT / "book" / name).read_text(encoding="utf-8"), text), f"{name}: make notebooks"
+        assert first_page.same((ROOT / "book" / name).read_text(encoding="utf-8"), text), (
+            f"{name}: python -m tools.first_page"
+        )
 
 
 def test_what_a_right_gradient_pays_is_what_chapter_10_measured() -> None:
