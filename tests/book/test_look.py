@@ -111,6 +111,9 @@ def begin(node: ast.stmt) -> int:
     return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
 
 
+RANKED = ".rank-function, .rank-turn, .rank-wrong"
+
+
 @pytest.mark.parametrize("page", NOTEBOOKS)
 def test_functions_are_named_and_experiments_plain(page: str, book: Build) -> None:
     html, name = read(book, page), Path(page).name
@@ -122,8 +125,12 @@ def test_functions_are_named_and_experiments_plain(page: str, book: Build) -> No
         if (link := row.select_one("td a"))["href"].startswith(f"{name}.html#")
     }
     named = [code.get_text() for code in html.select(".cell.rank-function > p.rank code")]
-    assert set(named) == listed and (named or page not in CHAPTERS)
-    assert html.select(".rank-function.rank-wrong, .cell:not(.rank-function, .rank-wrong) > p.rank") == []
+    turned = re.findall(
+        r"^class (\w+)", "\n".join(cell.get_text() for cell in html.select(".rank-turn pre")), re.MULTILINE
+    )
+    assert set(named) <= listed <= {*named, *turned} and (named or page not in CHAPTERS)
+    assert html.select(f".rank-function.rank-wrong, .cell:not({RANKED}) > p.rank") == []
+    assert {words(cell.p) for cell in html.select(".cell.rank-turn")} <= {"Your turn: write here"}
     for cell in html.select(".cell.rank-function"):
         names = [code.get_text() for code in cell.select(":scope > p.rank code")]
         assert words(cell.p) == f"Function{'s' * (len(names) > 1)} {', '.join(names)}"
@@ -131,18 +138,20 @@ def test_functions_are_named_and_experiments_plain(page: str, book: Build) -> No
 
 
 @pytest.mark.parametrize("look", ["light-wide", "dark-wide"])
-def test_the_bar_beside_code_tells_the_three_ranks(look: str, visit: Callable[..., Watched]) -> None:
+def test_the_bar_beside_code_tells_the_ranks(look: str, visit: Callable[..., Watched]) -> None:
     opened = visit("book/01_relu", look).page
     edges = """all => [...new Set(all.map((node) => { const style = getComputedStyle(node);
         return style.borderLeft === style.borderTop && getComputedStyle(node, "::before").content; }))]"""
-    plain, ranked = ".cell:not(.rank-function, .rank-wrong) > .cell_input", ".cell:is(.rank-function, .rank-wrong) > "
+    plain, ranked = f".cell:not({RANKED}) > .cell_input", f".cell:is({RANKED}) > .cell_input"
     assert opened.locator(plain).evaluate_all(edges) == ["none"], "the theme's bar is green, which is for what is right"
-    assert opened.locator(f"{ranked} .cell_input").evaluate_all(edges) == ['""']
+    assert opened.locator(ranked).evaluate_all(edges) == ['""']
     bar = """node => { const style = getComputedStyle(node, "::before");
         return [style.backgroundImage, style.backgroundColor]; }"""
-    function, wrong = (
-        opened.locator(f".rank-{rank} > .cell_input").first.evaluate(bar) for rank in ("function", "wrong")
+    function, wrong, turn = (
+        opened.locator(f".rank-{rank} > .cell_input").first.evaluate(bar) for rank in ("function", "wrong", "turn")
     )
+    red, green, blue = map(int, re.findall(r"\d+", turn[1]))
+    assert turn[0] == "none" and green > 1.3 * max(red, blue)
     red, green, blue = map(int, re.findall(r"\d+", wrong[1]))
     assert wrong[0] == "none" and red > 1.5 * max(green, blue)
     above, below = (list(map(int, colour.split(","))) for colour in re.findall(r"rgb\(([^)]*)\)", function[0]))
