@@ -32,15 +32,19 @@ def _shape(text: str) -> str:
 def _wrong_shape(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
     place, got, wanted = int(found[1]), _shape(found[2]), _shape(found[3])
     name = names[place] if place < len(names) else f"argument {place + 1}"
-    said = f"Your gradient of {name} has shape {got}, and {name} has {wanted}"
-    order = len(names) != 1  # of one argument, or of more, or of nobody knows how many
-    if got == "()" and wanted != "()":
-        said += ": either it is added up too far, as a plain .sum() does" if order else ": it is added up too far"
-        said += ", or it stands in another argument's place." if order else ", as a plain .sum() does."
-        said += " Add up only what was broadcast"
-        return Raised(f"{said}, and return the gradients in the order of forward's arguments." * order or f"{said}.", heading)
-    order_too = " Gradients come in the order of forward's arguments, each in its argument's shape." * order
-    return Raised(f"{said}: the shapes do not fit.{order_too}", heading)
+    said = f"Your gradient of {name} has shape {got}, and {name} has {wanted}: "
+    alone = len(names) == 1  # then no other argument's gradient can have come in its place
+    if got == "()" and alone:
+        said += "it is added up too far, as a plain .sum() does. Add up only what was broadcast."
+    elif got == "()":
+        said += (
+            "either it is added up too far, as a plain .sum() does, or it stands in another argument's place. Add up "
+            "only what was broadcast, and return the gradients in the order of forward's arguments."
+        )
+    else:
+        said += "the shapes do not fit."
+        said += " Gradients come in the order of forward's arguments, each in its argument's shape." * (not alone)
+    return Raised(said, heading)
 
 
 def _wrong_count(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:

@@ -34,7 +34,7 @@ NOT_WRITTEN = "{} is not written yet."
 def _unrun(error: Exception) -> str:
     """Return why no answer came of the process that runs the file, and what to do."""
     if isinstance(error, subprocess.TimeoutExpired):
-        return "The file could not be run to its end in time: make its tests quicker, or look for a loop without an end."
+        return "The file could not be run to its end in time: make its tests quicker, or look for an endless loop."
     if not isinstance(error, subprocess.CalledProcessError):
         return (
             f"The file could not be run, because the answer of its process cannot be read ({type(error).__name__}): "
