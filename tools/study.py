@@ -14,6 +14,7 @@ from tools.texts import dead_pointers
 SITE = "https://example.org/course"  # in the pages: the address of the published book, where nobody has said it
 PARTS = re.compile(r"graders/(\w+/)*\w+\.py|graders/(coach|sets/\w+)/[\w.]+\.json|pyproject\.toml")
 NAMES_COACH = re.compile(r"(README|AGENTS)\.md|requirements\.txt|book/setup\.md")  # they may name the graders too
+BY_PATH = ("graders/inside/testrun.py",)  # runs by its path in a process of its own, so that nothing imports it
 WHOLE = ("coach", "sets")  # rooms that are in it as they are; sets are found by looking into the folder
 REQUIREMENT = "-e .                      # the coach: graders/ in this folder\n"
 PROJECT = """# The coach as a package: `pip install -r requirements.txt` makes it known to all notebooks here.
@@ -105,6 +106,7 @@ def coach_files(root: Path) -> dict[str, bytes]:
     """
     rooms = [root / "graders" / room for room in WHOLE]
     found = {root / "graders/__init__.py", *(path for room in rooms for path in room.rglob("*.json"))}
+    found |= {root / path for path in BY_PATH}
     todo = [path for room in rooms for path in sorted(room.rglob("*.py"))]
     while todo:
         path = todo.pop()

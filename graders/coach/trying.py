@@ -4,6 +4,7 @@ from graders.judge.verdict import Verdict
 
 NAMED = "Change that one thing, run the cell again, and ask the coach again."
 NAN = "Yours is nan there: inf - inf, inf / inf or 0 * inf. Print each step for that input; which of them is infinite?"
+CURED = "Do what the sentence says, run the cell again, and ask the coach again."  # it holds the cure
 NEXT = {
     "exists": "Run the cell that defines {task}, then ask the coach again.",
     "runs": "Run the code below, and look in the traceback for the last line that is yours. Where none is, torch "
@@ -37,11 +38,25 @@ NEXT = {
     "counts": "Count the calls for a small input by hand. Which of them repeats work that was done before?",
     "stream": "Compare where your code draws random numbers with where torch's does.",
 }
+PLAIN = {  # where the task is a plain function, without a forward and a backward of its author's
+    "runs": "Run the code below, and look in the traceback for the last line that is yours.",
+    "returns": "Look at the return statement at the end of your function: what is its type?",
+    "function": "Follow your result back to the input: which step cuts it off, by detach, by item(), or under no_grad?",
+    "second order": "Which part of your result does autograd not see: is one detached, turned into a number by "
+    "item(), or computed under no_grad?",
+    "stateless": "Look for what two calls share: a global, an attribute of the function, a tensor changed in place.",
+    "guarded": "Look for what your function keeps beside torch's own graph, and let autograd keep it.",
+    "keeps": "List what your function leaves behind for the backward. What of it could do without?",
+}
 
 
 def next_step(verdict: Verdict) -> str:
     """Return what to try after a failed check, in a sentence."""
-    said = NEXT.get(verdict.look, "") if not verdict.mistake else NAMED
+    called = f"{verdict.task}.apply(" in verdict.code or f"{verdict.task}.apply," in verdict.code
+    words = NEXT if called or not verdict.code else NEXT | PLAIN
+    said = words.get(verdict.look, "") if not verdict.mistake else NAMED
+    if verdict.look == "runs" and not verdict.mistake and "raised" in verdict.evidence:
+        said = CURED
     if not verdict.mistake and verdict.look in ("value", "gradient") and verdict.evidence.get("yours") == "nan":
         said = NAN
     if "code below" in said and not verdict.code:

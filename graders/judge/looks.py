@@ -37,12 +37,14 @@ class Finding:
         message: to the author of the code.
         evidence: a failing case, by what each part of it is.
         failing: gives the cases in which the same look finds fault, this one first, each with what it finds there.
+        tiny: whether the numbers are all so small that only a look at more digits sees that they are wrong.
     """
 
     look: str
     message: str
     evidence: dict[str, str] = field(default_factory=dict)
     failing: "Callable[[], Iterator[tuple[Triple, Finding]]] | None" = field(default=None, compare=False, repr=False)
+    tiny: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -211,14 +213,15 @@ def dtype(call: str, case: Case, yours: Record, expected: Record) -> Finding | N
     """Look at the output's dtype."""
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
         if a.dtype != b.dtype:
-            return _found(
-                "dtype",
-                call,
-                case,
-                "The output does not have the dtype of the input, which the next operation counts on.",
-                yours=a.dtype,
-                expected=b.dtype,
-            )
+            came, wanted = (str(t.dtype).removeprefix("torch.") for t in (a, b))
+            made = "a conversion, or a tensor of that dtype among the others, makes it so"
+            if a.dtype == torch.float32:
+                made = (
+                    "a tensor made without dtype= is float32, as by torch.tensor(...) or torch.ones(shape), and so is "
+                    "what .float() gives"
+                )
+            text = f"Your output is {came} where {wanted} is wanted, the dtype of the input: {made}."
+            return _found("dtype", call, case, text, yours=a.dtype, expected=b.dtype)
     return None
 
 
@@ -407,7 +410,8 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
             at = f" at index {index}" if index else ""
             around = _around(call, case, index, mine.shape, what == "gradient")
             text = f"Wrong {what}{to}{at}{around}."
-            return _found(what, call, case, text, yours=repr(mine[index].item()), expected=repr(right[index].item()))
+            yours_there, right_there = repr(mine[index].item()), repr(right[index].item())
+            return replace(_found(what, call, case, text, yours=yours_there, expected=right_there), tiny=True)
     return None
 
 
@@ -523,20 +527,29 @@ CONTRACT: tuple[Look, ...] = (*FIRST[:-1], sound, untouched, stateless, guarded,
 
 
 FAR = 1e-3  # relative and absolute
+ORDINARY = (0.01, 10.0)
 AWKWARD = 100  # a case of a single number, or of none, comes after one of so many
 
 
 def first_finding(looks: tuple[Look, ...], call: str, triples: list[Triple]) -> Finding | None:
     """Return what the first look finds that finds anything, in the case in which it is clearest."""
+    spare = None
     for look in looks:
         failing = [(triple, found) for triple in triples if (found := look(call, *triple))]
-        if any(found.look == "precise" for _, found in failing) and any(_far(triple) for triple in triples):
+        if any(found.look == "precise" or found.tiny for _, found in failing) and any(map(_far, triples)):
             failing = [pair for pair in failing if pair[1].look != "precise"]  # rounding is not what is wrong
+            if failing and all(found.tiny for _, found in failing):  # what is wrong shows in ordinary numbers too
+                spare = spare or _clearest(failing)
+                continue
         if failing:
-            first = min(failing, key=lambda pair: _unclear(pair[0]))
-            others = [pair for pair in failing if pair is not first]
-            return replace(first[1], failing=partial(iter, [first, *others]))
-    return None
+            return _clearest(failing)
+    return spare
+
+
+def _clearest(failing: list[tuple[Triple, Finding]]) -> Finding:
+    """Return the finding in the case in which it is clearest, which gives all of them."""
+    first = min(failing, key=lambda pair: _unclear(pair[0]))
+    return replace(first[1], failing=partial(iter, [first, *(pair for pair in failing if pair is not first)]))
 
 
 def _far(triple: Triple) -> bool:
@@ -554,13 +567,28 @@ def _far(triple: Triple) -> bool:
     )
 
 
-def _unclear(triple: Triple) -> tuple[bool, bool, bool, int]:
-    """Return what makes a case a poor first one: no numbers, a narrow dtype, tiny differences, many numbers."""
+def _ordinary(numbers: Tensor) -> bool:
+    """Return whether the largest number is of a size that a person would write."""
+    return not numbers.numel() or ORDINARY[0] <= float(numbers.abs().max()) <= ORDINARY[1]  # nan is neither
+
+
+def _unclear(triple: Triple) -> tuple[bool, bool, bool, bool, bool, int]:
+    """Return what makes a case a poor first one.
+
+    No numbers, a narrow dtype, tiny differences, a fault hidden by equal numbers (zeros, above all) or by an upstream
+    gradient of another size, numbers far from 1, many numbers.
+    """
     given = [a for a in triple[0].args if isinstance(a, Tensor)]
     narrow = any(a.is_floating_point() and a.dtype != torch.float64 for a in given)
     numbers = sum(a.numel() for a in given)
     empty = any(not a.numel() for a in given)
-    return empty, narrow, not _far(triple), numbers if numbers > 1 else AWKWARD
+    floats = [a.detach() for a in given if a.is_floating_point()]
+    equal = any(a.numel() > 1 and bool((a == a.flatten()[0]).all()) for a in floats)
+    upstream = triple[0].upstream
+    ups = upstream if isinstance(upstream, tuple) else (upstream,)
+    hidden = equal or not all(u is None or _ordinary(u) for u in ups)
+    extreme = not all(map(_ordinary, floats))
+    return empty, narrow, not _far(triple), hidden, extreme, numbers if numbers > 1 else AWKWARD
 
 
 def _narrow(r: Record) -> tuple[bool, ...]:

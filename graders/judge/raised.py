@@ -32,9 +32,18 @@ def _shape(text: str) -> str:
 def _wrong_shape(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
     place, got, wanted = int(found[1]), _shape(found[2]), _shape(found[3])
     name = names[place] if place < len(names) else f"argument {place + 1}"
-    said = f"The shapes do not fit: your gradient of {name} has shape {got}, and {name} has {wanted}."
-    if got == "()" and wanted != "()":
-        said += " A plain .sum() adds everything up: add up only what was broadcast."
+    said = f"Your gradient of {name} has shape {got}, and {name} has {wanted}: "
+    alone = len(names) == 1  # then no other argument's gradient can have come in its place
+    if got == "()" and alone:
+        said += "it is added up too far, as a plain .sum() does. Add up only what was broadcast."
+    elif got == "()":
+        said += (
+            "either it is added up too far, as a plain .sum() does, or it stands in another argument's place. Add up "
+            "only what was broadcast, and return the gradients in the order of forward's arguments."
+        )
+    else:
+        said += "the shapes do not fit."
+        said += " Gradients come in the order of forward's arguments, each in its argument's shape." * (not alone)
     return Raised(said, heading)
 
 
@@ -44,13 +53,27 @@ def _wrong_count(found: re.Match[str], names: Sequence[str], heading: str) -> Ra
     return Raised(f"Your backward returns {what}: return one for each, None where there is none.", heading)
 
 
+def _whole(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
+    what = f"{'largest' if 'max' in found[1] else 'smallest'} number of the whole tensor"
+    end = "amax" if "max" in found[1] else "amin"
+    return Raised(
+        f"{found[1]}() without dim takes the {what}, and an empty tensor has none: where each row or column has its "
+        f"own, write x.{end}(dim, keepdim=True).",
+        heading,
+    )
+
+
 def _always(sentence: str) -> Say:
     return lambda found, names, heading: Raised(sentence, heading)
 
 
 NOT_UNPACKED = (
-    "A tuple stands where a tensor is meant. ctx.saved_tensors is a tuple, also of one tensor: unpack it by "
-    "(x,) = ctx.saved_tensors. So is inputs in setup_context."
+    "ctx.saved_tensors is a tuple, even of one tensor: unpack it by (x,) = ctx.saved_tensors. So is inputs in "
+    "setup_context, and what chunk and split return: one of these stands where a tensor is meant."
+)
+IN_PLACE = (
+    "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=) writes into a tensor that "
+    "belongs to the caller, an argument or the upstream gradient: use the version without, which makes a new tensor."
 )
 WITH_CTX = (
     "Your forward does not take what it is called with. Beside a setup_context it gets the arguments alone, as in "
@@ -99,11 +122,43 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         "Too few or too many gradients",
     ),
     (
-        re.compile(r"Boolean value of Tensor with more than one value is ambiguous"),
+        re.compile(r"Boolean value of Tensor with (more than one value|no values) is ambiguous"),
         _always(
-            "Python's if, and, or, min and max want one truth value, and a tensor has one for each element: choose "
-            "with torch.where."
+            "Python's if, and, or, min, max and a chained comparison want one truth value, and a tensor has one for "
+            "each element: choose with torch.where, write (-1 <= x) & (x <= 1) for -1 <= x <= 1, and ask for an "
+            "optional argument by `is not None`."
         ),
+        "",
+    ),
+    (
+        re.compile(r'"bitwise_xor_\w{1,20}" not implemented for'),
+        _always("^ is no power in Python, but the exclusive or of bits: write x ** 2, or x * x."),
+        "",
+    ),
+    (
+        re.compile(
+            r'"bitwise_(and|or)_\w{1,20}" not implemented for'
+            r"|unsupported operand type\(s\) for [&|]: '(int|float)' and '(int|float)'"
+        ),
+        _always(
+            "& and | bind before comparisons, and take no floats: put each comparison in parentheses, as in "
+            "(x > 0) & (x < c)."
+        ),
+        "",
+    ),
+    (
+        re.compile(r"leaf Variable that requires grad (is being|has been) used in an in-place operation"),
+        _always(IN_PLACE),
+        "A leaf was changed in place",
+    ),
+    (
+        re.compile(r"more than one element of the written-to tensor refers to a single memory location"),
+        _always(IN_PLACE),
+        "The upstream gradient was written to",
+    ),
+    (
+        re.compile(r"\b(max|min|amax|amin|argmax|argmin)\(\): Expected reduction dim to be specified for input\.numel"),
+        _whole,
         "",
     ),
     (

@@ -28,6 +28,35 @@ COMPARISONS = {"allclose", "equal", "isclose", "isfinite", "isnan", "all", "any"
 ASSERTIONS = {"gradcheck", "gradgradcheck", "assert_close", "assert_allclose", "raises", "fail"}
 TESTRUN = str(Path(inside.__file__).with_name("testrun.py"))  # by its path: it needs what Windows has not got
 
+NOT_WRITTEN = "{} is not written yet."
+
+
+def _unrun(error: Exception) -> str:
+    """Return why no answer came of the process that runs the file, and what to do."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return "The file could not be run to its end in time: make its tests quicker, or look for an endless loop."
+    if not isinstance(error, subprocess.CalledProcessError):
+        return (
+            f"The file could not be run, because the answer of its process cannot be read ({type(error).__name__}): "
+            "leave out what writes to standard output past print, os.write or a subprocess."
+        )
+    if not Path(TESTRUN).is_file():
+        return (
+            "The file could not be run, because graders/inside/testrun.py is missing from the course's folder, which "
+            "is no fault of yours: unpack the course again."
+        )
+    if error.returncode < 0:
+        return (
+            f"The file could not be run to its end, because its process was killed by signal {-error.returncode}: does "
+            "it need much memory? Use smaller tensors."
+        )
+    last = (error.stderr or b"").decode("utf-8", "replace").strip().split("\n")[-1][:200]
+    return (
+        f"The file could not be run, because its process ended with code {error.returncode}"
+        f"{last and ': '}{last.rstrip('.')}. Where that names no line of yours, the course or its Python is not whole: "
+        "install it anew, as the page on the setup says."
+    )
+
 
 def cell_source(first_line: str) -> str | None:
     """Return the text below `first_line` in the last cell run that begins with it, from this kernel's own history.
@@ -161,7 +190,7 @@ class FileTask:
         try:
             said = self._run(source, seed, ask)
         except (subprocess.SubprocessError, ValueError) as error:
-            return self._lost(check, f"The file could not be run: {type(error).__name__}.")
+            return self._lost(check, _unrun(error))
         if trouble := self._trouble(source, said):
             return self._lost(check, *trouble)
         missed = Counter(w.kind for n, w in self.wrong.items() if said[n]["status"] == "passed")
@@ -182,7 +211,8 @@ class FileTask:
         return f"{self.offer.capitalize()}s"
 
     def _lost(self, check: FileCheck, message: str, evidence: dict[str, str] | None = None) -> Verdict:
-        return Verdict(self.name, check.name, check.points, 0.0, message, evidence or {})
+        look = "runs" * (message == NOT_WRITTEN.format(self.name))  # as of other tasks: no try, in the study
+        return Verdict(self.name, check.name, check.points, 0.0, message, evidence or {}, look=look)
 
     def _run(self, source: str, seed: int, ask: Ask) -> dict[str, Message]:
         """Run the file; return what it says of each class by name, up to one that runs out of time."""
@@ -219,7 +249,7 @@ class FileTask:
                 {},
             )
         if first["kind"] == "NotImplementedError" and not first["message"]:
-            return f"{self.name} is not written yet.", {}
+            return NOT_WRITTEN.format(self.name), {}
         raised = ": ".join(filter(None, [first["kind"], first["message"]]))
         lines = source.splitlines()
         at = [f"{n}: {lines[n - 1].strip()}" for n in first["lines"] if n <= len(lines)]

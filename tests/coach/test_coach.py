@@ -22,7 +22,7 @@ import graders
 from graders import coach, solutions
 from graders.coach import display, find, links, page, session
 from graders.coach.session import FAILS, HOLDS, WAITS, Step
-from graders.coach.trying import NEXT
+from graders.coach.trying import CURED, NEXT, PLAIN, next_step
 from graders.judge.task import Task
 from graders.judge.verdict import Verdict
 from graders.sets import load, names
@@ -108,6 +108,20 @@ def test_each_look_that_fails_has_a_next_step() -> None:
     source = (ROOT / "graders/judge/looks.py").read_text(encoding="utf-8")
     looks = set(re.findall(r'(?:_found|Finding)\(\s*"([a-z ]+)"', source)) | {"gradcheck", "source"}
     assert len(looks) > 15 and looks <= set(NEXT), looks - set(NEXT)
+
+
+def test_what_to_try_is_said_of_what_was_written() -> None:
+    """A plain function has no forward of its author's, and where the cure was said nothing is to be sought."""
+    code = {"Square": "y = Square.apply(x)", "round_ste": "result = round_ste(x)"}
+    for look in NEXT:
+        said = {task: next_step(Verdict(task, "value", 1, 0, "", look=look, code=text)) for task, text in code.items()}
+        assert look not in PLAIN or said["Square"] != said["round_ste"]
+        assert not re.search(r"\b(forward|setup_context)\b", said["round_ste"]), look
+    cured = judged(RIGHT.replace("(x,) = ctx", "x = ctx"))
+    step = next(step for step in cured if step.state == FAILS)
+    assert "unpack it by" in step.message and step.next == CURED and "traceback" not in step.next
+    step = next(s for s in judged(RIGHT.replace("return x * x", "return x * nobody")) if s.state == FAILS)
+    assert "raised NameError" in step.message and "traceback" in step.next
 
 
 # --- which answers ----------------------------------------------------------------------------------------------------

@@ -823,6 +823,34 @@ def test_a_place_just_above_one_is_not_printed_as_one() -> None:
     assert look.place(torch.tensor(float("inf"))) == "inf"
 
 
+def test_the_case_that_is_shown_has_numbers_that_differ_and_an_ordinary_upstream_gradient() -> None:
+    """The others are shown where nothing else fails; what is off in tiny numbers alone is found all the same."""
+
+    def triple(name: str, x: list[float], upstream: list[float], factor: float = 2.0):
+        wide = [torch.tensor(numbers, dtype=torch.float64) for numbers in (x, upstream)]
+        given = case(args=(wide[0],), upstream=wide[1])
+        given = Case(name, given.args, requires_grad=given.requires_grad, upstream=given.upstream)
+        record = functools.partial(Record, kind="Tensor", outputs=(wide[0],), differentiable=(True,), function=True)
+        return given, record(grads=(factor * wide[1],)), record(grads=(wide[1],))
+
+    zeros = triple("zeros", [0.0, 0.0, 0.0], [0.5, -0.25, 1.0])
+    small = triple("a small upstream", [1.0, -2.0, 0.5], [1e-6, -2e-6, 3e-6])
+    large = triple("numbers far out", [1e4, -2.0, 0.5], [0.5, -0.25, 1.0])
+    plain = triple("plain", [1.0, -2.0, 0.5, 3.0], [0.5, -0.25, 1.0, 2.0])
+    looks = (look.precise, look.gradient)
+    for shown, given in (
+        ("plain", (zeros, small, large, plain)),
+        ("numbers far out", (zeros, small, large)),
+        ("zeros", (zeros,)),
+        ("a small upstream", (small,)),
+    ):
+        found = look.first_finding(looks, "F.apply(x)", list(given))
+        assert found and found.look == "gradient" and found.evidence["case"].startswith(f"{shown}:"), shown
+        assert next(found.failing())[0][0].name == shown
+    right = triple("plain", [1.0, -2.0, 0.5, 3.0], [0.5, -0.25, 1.0, 2.0], factor=1.0)
+    assert look.first_finding(looks, "F.apply(x)", [right]) is None
+
+
 def test_a_plain_function_is_told_of_itself_and_a_function_of_its_forward() -> None:
     raised = Record(Failure("forward", "ValueError", "no"))
     nothing = Record(kind="NoneType")

@@ -1,12 +1,14 @@
 """What torch's errors are said to mean: raised here by what a newcomer writes, each leads to its section."""
 
+import time
 import warnings
 
 import pytest
+import torch
 
 from graders.inside.operation import local
 from graders.judge.places import of_message
-from graders.judge.raised import meaning
+from graders.judge.raised import MEANINGS, meaning
 from graders.sets import load
 from tests.book.test_places import sections
 
@@ -30,20 +32,35 @@ RIGHT = {
 }  # fmt: skip
 ANSWERS = {  # what is changed of a right answer, how the sentence begins, and the section
     "saves the tuple": ({"saves": "ctx.save_for_backward(inputs)"}, "save_for_backward takes tensors one by one", True),
-    "comma": ({"unpacks": "x = ctx.saved_tensors"}, "A tuple stands where", True),
+    "comma": ({"unpacks": "x = ctx.saved_tensors"}, "ctx.saved_tensors is a tuple, even of one", True),
     "comma, other order": (
         {"unpacks": "x = ctx.saved_tensors", "returns": "g * (x - 1)"},
-        "A tuple stands where",
+        "ctx.saved_tensors is a tuple, even of one tensor: unpack it by (x,) = ctx.saved_tensors.",
         True,
     ),
     "ctx in forward": ({"forward": "ctx, x", "saves": "pass"}, "Your forward does not take what", True),
-    "shape": ({"returns": "(2 * x * g)[..., :1]"}, "The shapes do not fit: your gradient of x has", True),
+    "shape": ({"returns": "(2 * x * g)[..., :1]"}, "Your gradient of x has shape", True),
+    "added up": ({"returns": "(2 * x * g).sum()"}, "Your gradient of x has shape (), and x has", True),
     "count": (
         {"returns": "(2 * x * g, g)"},
         "Your backward returns 2 gradients, and forward takes 1 argument",
         True,
     ),
-    "if": ({"first": "x = x if x > 0 else -x"}, "Python's if, and, or, min and max", False),
+    "if": ({"first": "x = x if x > 0 else -x"}, "Python's if, and, or, min, max and", False),
+    "a chain": ({"first": "x = torch.where(-1 <= x <= 1, x, x)"}, "Python's if, and, or, min, max and", False),
+    "power": ({"first": "x = x ^ 2"}, "^ is no power in Python, but the exclusive or of bits: write x ** 2", False),
+    "power in backward": ({"returns": "g * 2 * x ^ 1"}, "^ is no power in Python", False),
+    "half a power": ({"first": "x = x ^ 0.5"}, "^ is no power in Python", False),
+    "and": (
+        {"first": "torch.where(x > 0 & x < 1, x, x)"},
+        "& and | bind before comparisons, and take no floats: put each comparison in parentheses",
+        False,
+    ),
+    "or": ({"first": "torch.where(x < 0 | x > 1.5, x, x)"}, "& and | bind before comparisons", False),
+    "and of numbers": ({"first": "torch.where(x > 0 & 1.5 > x, x, x)"}, "& and | bind before comparisons", False),
+    "the whole maximum": ({"first": "x - x.max()"}, "max() without dim takes the largest number of the whole", False),
+    "the whole minimum": ({"first": "x - torch.amin(x)"}, "amin() without dim takes the smallest number of", False),
+    "in place on the upstream": ({"returns": "g.mul_(2 * x)"}, "An operation that works in place (its name", True),
     "a function of math": ({"first": "math.exp(x)"}, "Something of Python's, a function of math", False),
 }
 
@@ -76,8 +93,44 @@ def test_a_right_answer_is_told_nothing() -> None:
 def test_a_scalar_is_written_as_python_writes_it() -> None:
     told = "Function F returned an invalid gradient at index 1 - got [] but expected shape compatible with [2, 3]"
     said = meaning(told, ["x", "beta"]).sentence
-    assert "your gradient of beta has shape (), and beta has (2, 3)." in said and ".sum()" in said
-    assert "your gradient of argument 2 has shape ()" in meaning(told).sentence
+    assert said.startswith("Your gradient of beta has shape (), and beta has (2, 3): ")
+    assert "Your gradient of argument 2 has shape ()" in meaning(told).sentence
+
+
+SHAPES = "Function F returned an invalid gradient at index 0 - got [{}] but expected shape compatible with [2, 3]"
+
+
+def test_a_number_for_a_gradient_may_be_added_up_or_another_argument_s() -> None:
+    both = meaning(SHAPES.format(""), ["x", "beta"]).sentence.split(". ")[0]
+    assert "plain .sum()" in both and "another argument's place" in both
+    assert "another argument" not in meaning(SHAPES.format(""), ["x"]).sentence
+    assert "order of forward's arguments" in meaning(SHAPES.format("3"), ["x", "beta"]).sentence
+    assert "order" not in meaning(SHAPES.format("3"), ["x"]).sentence
+
+
+IN_PLACE = {
+    "a leaf": "x.round_()",
+    "a part of a leaf": "x[x > 0] *= 2",
+    "a view of a leaf": "x[:1].mul_(2)",
+    "an expanded tensor": "x.detach()[:1].expand(3).mul_(2)",
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_the_caller_s_is_not_changed_in_place(name: str) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        exec(IN_PLACE[name], {"x": torch.tensor([-1.0, 1.0, 2.0], requires_grad=True)})
+    said = meaning(str(raised.value))
+    assert said.sentence.startswith("An operation that works in place (its name ends in _")
+    assert "use the version without" in said.sentence.split(". ")[0] and of_message(said.heading).runs
+
+
+def test_each_pattern_takes_a_time_that_grows_as_the_text_does() -> None:
+    for text in ('"bitwise_xor_' * 50_000, "got [" + "1, " * 200_000, "unsupported operand type(s) for " * 20_000):
+        start = time.perf_counter()
+        assert meaning(text).sentence == ""
+        assert all(not pattern.search(text) for pattern, _, _ in MEANINGS)
+        assert time.perf_counter() - start < 2
 
 
 def test_each_section_is_there() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -117,6 +118,40 @@ def test_no_cell_is_a_verdict() -> None:
         0.0,
         "No cell that begins with %%writefile test_sigmoid.py could be found.",
     )
+
+
+UNRUN = {  # what comes of the process, and what is said of it: why, and what to do
+    "killed": (subprocess.CalledProcessError(-9, "python"), "was killed by signal 9", "Use smaller tensors"),
+    "ended": (
+        subprocess.CalledProcessError(1, "python", stderr=b"Traceback\nModuleNotFoundError: No module named 'torch'\n"),
+        "ended with code 1: ModuleNotFoundError: No module named 'torch'.",
+        "install it anew",
+    ),
+    "late": (subprocess.TimeoutExpired("python", 30), "to its end in time", "make its tests quicker"),
+    "unreadable": (ValueError("Expecting value"), "cannot be read (ValueError)", "leave out what writes"),
+}
+
+
+@pytest.mark.parametrize("name", UNRUN)
+def test_a_file_that_cannot_be_run_hears_why_and_what_to_do(name: str) -> None:
+    error, why, remedy = UNRUN[name]
+
+    def ask(message: object) -> list[dict]:
+        raise error
+
+    said = TASK.judge("catches", "def test_a(): pass\n", ask=ask).message
+    assert said.startswith("The file could not be run") and "CalledProcess" not in said
+    assert why in said and remedy in said
+
+
+def test_a_course_without_what_runs_the_file_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(testfile, "TESTRUN", str(tmp_path / "testrun.py"))
+    said = TASK.judge("catches", "def test_a(): pass\n").message
+    assert "graders/inside/testrun.py is missing" in said and "unpack the course again" in said
+
+
+def test_a_stub_is_no_try() -> None:
+    assert judged("raise NotImplementedError()\n").look == "runs"
 
 
 def test_a_module_that_raises_on_import_catches_too() -> None:

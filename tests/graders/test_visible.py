@@ -17,6 +17,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
+import torch
 from torch import Tensor
 
 import graders.sets
@@ -219,3 +220,15 @@ def test_a_set_runs_without_the_coach_and_says_so(path: Path, capsys: pytest.Cap
     coach: Callable = names["coach"]
     coach(object)
     assert "no coach" in capsys.readouterr().out
+
+
+def test_the_hint_of_rounding_is_not_given_for_an_element_too_many() -> None:
+    """Near by their size alone, 11100111 and 11100000 are whole numbers that float32 holds: nothing rounded them."""
+    notebook = nbformat.read(next(p for p in NOTEBOOKS if "clipped_relu" in p.name), 4)
+    names: dict = {}
+    exec(next(c.source for c in notebook.cells if "def alike(" in c.source), names)
+    wide = {"dtype": torch.float64}
+    for found, wanted, told in ((11100111.0, 11100000.0, False), (torch.tensor(0.1).item(), 0.1, True)):
+        with pytest.raises(AssertionError) as raised:
+            names["alike"](torch.tensor(found, **wide), torch.tensor(wanted, **wide), "The gradient.")
+        assert ("digits of float32" in str(raised.value)) == told

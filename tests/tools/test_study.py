@@ -101,6 +101,29 @@ def test_both_commands_run_where_it_was_unpacked(studied):
     assert done.returncode == 2 and "choose from" in done.stderr
 
 
+def test_a_test_file_is_judged_where_it_was_unpacked(studied, tmp_path):
+    """What runs it is started by its path, so nothing imports it: it has to be in the archive all the same."""
+    from graders.sets.sigmoid.sigmoid_tests import task
+
+    exercise = studied / "exercises/02_sigmoid/sigmoid.ipynb"
+    texts = {"right": task.solutions["terse"], "wrong": task.mistakes[1].source, "untouched": ""}
+    said = {}
+    for name, text in texts.items():
+        notebook = json.loads(exercise.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            if text and cell["metadata"].get("nbgrader", {}).get("grade_id") == task.name:
+                cell["source"] = f"{task.first_line}\n{text}"
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "sigmoid.ipynb"
+        path.write_text(json.dumps(notebook), encoding="utf-8")
+        done = alone(studied, "-m", "graders", "coach", str(path), task.name, "--json")
+        ((check,),) = [told["checks"] for told in json.loads(done.stdout)["tasks"]]
+        said[name] = check["state"], check["verdict"]["message"]
+    assert said["right"] == ("holds", "Catches 12 of 12 wrong Sigmoids and passes the 4 right ones.")
+    assert said["wrong"][0] == "not yet" and said["wrong"][1].startswith("Catches 3 of 12 wrong Sigmoids")
+    assert said["untouched"] == ("not yet", "SigmoidTests is not written yet.")
+
+
 def test_the_commands_have_the_options_of_the_whole_course():
     """Here they are a part of the graders' command line, in a download they stand alone."""
     whole, own = (parsed(main) for main in (cli._parser, coach_commands.parser))

@@ -260,6 +260,22 @@ def epsilon_added(x, tau):
     return x * (tau / (x.norm() + 1e-6)).clamp(max=1)
 
 
+@task.mistake(
+    "value",
+    "Your norm is half of the sum of squares: ** binds before /, so that s ** 1 / 2 is (s ** 1) / 2. Write s ** 0.5, "
+    "or s.sqrt().",
+)
+def half_for_root(x, tau):
+    length = x.square().sum() ** 1 / 2
+    return x * (tau / length) if length > tau else x.clone()
+
+
+@task.mistake("value", "Your norm is the sum of squares: its root is missing. Write s.sqrt(), or s ** 0.5.")
+def root_forgotten(x, tau):
+    length = x.square().sum()
+    return x * (tau / length) if length > tau else x.clone()
+
+
 @task.mistake("value", "You take a norm for each row. There is one norm, over all elements of x, whatever its shape.")
 def norm_of_each_row(x, tau):
     length = x.norm(dim=-1, keepdim=True) if x.dim() else x.norm()
@@ -335,9 +351,9 @@ def argument_renamed(x, max_norm):
 
 @task.mistake(
     "zero",
-    "At x = 0 your gradient is nan. tau / norm (or the root of the sum of squares) is differentiated at 0, where its "
-    "slope is infinite, and clamp or torch.where multiplies that by 0. Keep the branch that is not taken out of the "
-    "graph, or put a harmless number in its place before dividing.",
+    "At x = 0 your gradient is nan, because tau / norm (or a root) is differentiated there even where clamp or "
+    "torch.where does not take it: keep the norm out of the graph where it does not count, by an if, or clamp the sum of "
+    "squares before its root. The slope at 0 is infinite, and what is not taken multiplies it by 0.",
 )
 def nan_at_zero(x, tau):
     return x * (tau / x.norm()).clamp(max=1)

@@ -159,6 +159,26 @@ def alpha_counts(x, alpha, g):
 @wrong.step(
     "to_alpha",
     "gradient",
+    "Your gradient for alpha sums the upstream gradient over everything outside, over x <= 0 too, where the output is 0 "
+    "whatever alpha is. Sum it over x >= alpha alone.",
+)
+def alpha_sums_all_outside(x, alpha, g):
+    return torch.where((x > 0) & (x < alpha), 0, g).sum().reshape(alpha.shape)
+
+
+@wrong.step(
+    "to_alpha",
+    "gradient",
+    "Your gradient for alpha sums the upstream gradient over x < 0 too, where the output is 0 whatever alpha is. Sum it "
+    "over x >= alpha alone.",
+)
+def alpha_sums_below_zero(x, alpha, g):
+    return torch.where((x < 0) | (x >= alpha), g, 0).sum().reshape(alpha.shape)
+
+
+@wrong.step(
+    "to_alpha",
+    "gradient",
     "You return None for alpha, which means zero: alpha is a tensor that learns, so save it and return its gradient, "
     "the sum of the upstream gradient over x >= alpha.",
 )

@@ -270,6 +270,24 @@ def summed_before_product(a, b, g):
     return g.sum_to_size(a.shape) * b, g.sum_to_size(b.shape) * a
 
 
+@wrong.backward(
+    "gradient",
+    "Your gradient of a sums the upstream gradient to the shape of a and multiplies by b afterwards. Where b varies "
+    "along the summed axis this is wrong: multiply first, then sum.",
+)
+def summed_before_product_for_a(a, b, g):
+    return g.sum_to_size(a.shape) * b, (g * a).sum_to_size(b.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient of b sums the upstream gradient to the shape of b and multiplies by a afterwards. Where a varies "
+    "along the summed axis this is wrong: multiply first, then sum.",
+)
+def summed_before_product_for_b(a, b, g):
+    return (g * b).sum_to_size(a.shape), g.sum_to_size(b.shape) * a
+
+
 @wrong.step("summed", "gradient", AXES_MOVE)
 def axes_move(part, mine):
     return axis_by_axis(part, mine)
@@ -278,7 +296,7 @@ def axes_move(part, mine):
 @wrong.step(
     "summed",
     "gradient",
-    "You sum an axis that was stretched and drop it, so a gradient of shape (3,) meets an input of shape (3, 1). "
+    "You sum an axis that was stretched and drop it, so your gradient has fewer dimensions than its input. "
     "Keep the axis: keepdim=True, or reshape to the input's shape.",
 )
 def axes_dropped(part, mine):

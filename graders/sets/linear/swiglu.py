@@ -319,6 +319,16 @@ def product_rule_forgotten(a, b, s):
 @wrong.step(
     "by_a",
     "gradient",
+    "Your derivative of silu, a s (1 - s), lacks the term s: a * sigmoid(a) is a product, so its derivative is "
+    "s + a s (1 - s).",
+)
+def first_term_forgotten(a, b, s):
+    return b * a * s * (1 - s)
+
+
+@wrong.step(
+    "by_a",
+    "gradient",
     "Your gradient for the first half lacks the factor b, the second half: the output is a product, and silu'(a) is "
     "multiplied by what stands beside it.",
 )

@@ -298,6 +298,16 @@ def product_rule_forgotten(x, beta, s):
 @wrong.step(
     "by_x",
     "gradient",
+    "Your derivative for x, beta x s (1 - s), lacks the term s: x * sigmoid(beta x) is a product, so its derivative is "
+    "s + beta x s (1 - s).",
+)
+def first_term_forgotten(x, beta, s):
+    return beta * x * s * (1 - s)
+
+
+@wrong.step(
+    "by_x",
+    "gradient",
     "Your gradient for x lacks the inner derivative: the sigmoid is of beta * x, so its derivative by x has a factor "
     "beta: s + beta x s (1 - s).",
 )

@@ -298,6 +298,15 @@ def sum_over_rows(logits, target):
 
 
 @wrong.forward(
+    "value",
+    "You divide your loss by the number of classes, logits.shape[1]. The mean over the rows is asked for: divide by "
+    "their number N, logits.shape[0].",
+)
+def loss_divided_by_classes(logits, target):
+    return -_picked(_log_p(logits), target).sum() / logits.shape[1]
+
+
+@wrong.forward(
     "value", "Your loss has the wrong sign: it is minus the logarithm of the target's probability, and never negative."
 )
 def sign_of_the_loss(logits, target):
@@ -370,6 +379,24 @@ def classes_inferred(logits, target):
 )
 def mean_forgotten(logits, target, g):
     return g * (_log_p(logits).exp() - F.one_hot(target, logits.shape[1])), None
+
+
+@wrong.backward(
+    "gradient",
+    "You divide your gradient by the number of classes, logits.shape[1]. The loss is a mean over the rows: divide by "
+    "their number N, logits.shape[0].",
+)
+def divided_by_classes(logits, target, g):
+    return g * (_log_p(logits).exp() - F.one_hot(target, logits.shape[1])) / logits.shape[1], None
+
+
+@wrong.backward(
+    "gradient",
+    "You divide your gradient by the number of all logits (mean, or numel). The loss is a mean over the rows: divide by "
+    "their number N, logits.shape[0].",
+)
+def divided_by_all(logits, target, g):
+    return g * (_log_p(logits).exp() - F.one_hot(target, logits.shape[1])) / logits.numel(), None
 
 
 @wrong.backward(

@@ -278,8 +278,9 @@ wrong = Wrong(task, of=Running)
 
 @task.mistake(
     "value",
-    "You go through the chunks twice, once for the maximum and once for the sum. An iterator is used up after the "
-    "first time, so the sum stays empty. Rescale the sum when the maximum grows, and one pass is enough.",
+    "Your result is -inf: either the new maximum is never stored in the loop (m = new_m), or you go through the chunks "
+    "twice, and an iterator is used up after the first time. Rescale the sum when the maximum grows, store both, and "
+    "one pass is enough.",
 )
 def two_passes(chunks):
     m = torch.stack([chunk.max() for chunk in chunks]).max()
@@ -287,6 +288,17 @@ def two_passes(chunks):
     for chunk in chunks:
         s = s + (chunk - m).exp().sum()
     return torch.where(m.isinf(), m, m + s.log())
+
+
+@wrong.step(
+    "merged",
+    "value",
+    "The maximum of the first chunk is never replaced: store the new one at the end of the loop (m = new_m), beside the "
+    "sum that is relative to it.",
+)
+def maximum_not_stored(m, s, x):
+    high, total = Running.merged(m, s, x)
+    return torch.where(m.isinf(), high, m), total
 
 
 @task.mistake(

@@ -218,6 +218,15 @@ def second_for_first(x, g):
 
 
 @wrong.backward(
+    "gradient",
+    "You square the 3 as well: (3 x)^2 is 9 x^2, and the derivative is 3 x^2. Without the parentheses, 3 * x**2, the "
+    "power comes first.",
+)
+def factor_squared(x, g):
+    return g * (3 * x) ** 2
+
+
+@wrong.backward(
     "gradient", "Your gradient multiplies the upstream gradient by x^3, the value; it needs 3 x^2, the derivative."
 )
 def value_for_derivative(x, g):

@@ -418,6 +418,21 @@ class tanh_derivative(SigmoidNew):
         return g * (1 - y * y)
 
 
+@wrong.backward(
+    "gradient",
+    "Your backward takes the sigmoid of the saved output once more: the output is sigmoid(x) already, so use y (1 - y) "
+    "as it is.",
+)
+def sigmoid_twice(y, g):
+    y = 1 / (1 + torch.exp(-y))
+    return g * y * (1 - y)
+
+
+@wrong.backward("gradient", "Your gradient is g y - y: parentheses are missing. It is g * y * (1 - y).")
+def parentheses_missing(y, g):
+    return g * y * 1 - y
+
+
 @wrong.saves(
     "gradient", "Your gradient is g x (1 - x): the formula y (1 - y) takes the output, and you saved the input."
 )

@@ -207,7 +207,7 @@ def alpha_in_the_dtype_of_x(alpha, g):
 @saving.backward(
     "alphas",
     "You make a tensor of alpha: torch.tensor(alpha) is float32, so for float64 input half of the digits of your "
-    "gradient are lost. Keep the number as it is, as an attribute.",
+    "gradient are lost, and an alpha above 3.4e38 becomes infinite. Keep the number as it is, as an attribute.",
     saves=lambda x, alpha, y: (torch.tensor(alpha),),
 )
 def alpha_in_float32(alpha, g):
