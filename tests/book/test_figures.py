@@ -324,7 +324,7 @@ def test_read_matrix_says_what_torch_computes(shown: str, look: str, visit: Call
     off = int((wanted[2].abs() > 1e-6).sum())
     assert said(figure)[-1] == f"gradcheck {'passes' if passes else 'fails'}: {off} of 16 entries differ"
     assert passes == (fault == "right") == (off == 0)
-    assert figure.locator("rect.cell.off").count() == off
+    assert figure.locator("rect.cell.apart").count() == off
     assert answer.is_disabled() == (shown in FAULTS)
 
 

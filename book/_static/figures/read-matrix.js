@@ -69,7 +69,7 @@
             if (n === 0 && narrow) parts.push(svg("text", { class: "end small", x: left - 5, y: up + top + (i + 0.5) * cell + 4 }, `x${"₀₁₂₃"[i]}`));
             row.forEach((number, j) => {
               const at = { x: left + j * cell + 1, y: up + top + i * cell + 1, width: cell - 2, height: cell - 2 };
-              const look = ["backward", "forward", "off"][n];
+              const look = ["backward", "forward", "apart"][n];
               parts.push(svg("rect", { class: "cell" + (number ? ` ${look}` : ""), "fill-opacity": number ? 0.15 + (0.4 * Math.abs(number)) / most : 0, ...at }));
               parts.push(svg("text", { class: "middle number", x: left + (j + 0.5) * cell, y: up + top + (i + 0.5) * cell + 5 }, signed(number)));
             });
