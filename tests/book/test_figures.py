@@ -21,6 +21,7 @@ from tests.book.page_checks import Watched
 FIGURES = {
     "bump": "book/intro",
     "tape": "book/01_relu",
+    "read-matrix": "book/02_sigmoid",
     "fd-step": "book/02_sigmoid",
     "clip-value": "book/05_clipped_relu",
     "streaming-lse": "book/07_logsumexp",
@@ -248,6 +249,103 @@ def test_tape_says_the_same_without_a_script(visit: Callable[..., Watched]) -> N
         figure.locator("input").fill(str(step))
         pairs = re.findall(r"\([−\d, ]+\)", " ".join(said(figure)[0].split()))
         assert all(pair.replace(" ", "") in row.replace("\n", "").replace(" ", "") for pair in pairs), (step, row)
+
+
+# ------------------------------------------------------------------- read-matrix: the pattern that a fault leaves
+
+FAULTS = ["right", "summed over everything", "transposed", "a factor forgotten", "one branch wrong", "detached"]
+MYSTERIES = {  # the inputs, and the fault
+    "mystery 1": ((2, -1, 1, -3), "transposed"),
+    "mystery 2": ((-2, 1, 3, -1), "one branch wrong"),
+    "mystery 3": ((1, 3, -2, -1), "right"),
+    "mystery 4": ((-1, 2, -3, 1), "a factor forgotten"),
+    "mystery 5": ((3, -2, -1, 2), "detached"),
+    "mystery 6": ((-3, -1, 2, 1), "summed over everything"),
+}
+
+
+class RunningSum(Function):
+    """Twice the running sum of t * t where t > 0, else of t, with a fault in its backward."""
+
+    @staticmethod
+    def forward(x: Tensor, fault: str) -> Tensor:
+        return 2 * torch.where(x > 0, x * x, x).cumsum(0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        x, ctx.fault = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, g: Tensor) -> tuple:
+        (x,) = ctx.saved_tensors
+        slope = 2 * x if ctx.fault == "one branch wrong" else torch.where(x > 0, 2 * x, 1)
+        if ctx.fault == "summed over everything":
+            sent = g.sum()
+        elif ctx.fault == "transposed":
+            sent = g.cumsum(0)
+        else:
+            sent = g.flip(0).cumsum(0).flip(0)
+        factor = {"a factor forgotten": 1, "detached": 0}.get(ctx.fault, 2)
+        return factor * slope * sent, None
+
+
+def both_jacobians(inputs: tuple[float, ...], fault: str) -> tuple[Tensor, Tensor, bool]:
+    """The analytical and the numerical Jacobian, a row for each input, and what gradcheck says."""
+    x = torch.tensor(inputs, dtype=torch.float64, requires_grad=True)
+    names = chapter("02_sigmoid", "turn-column", "ask-column", "jacobian-by-hand")
+
+    def f(t: Tensor) -> Tensor:
+        return RunningSum.apply(t, fault)
+
+    analytical = torch.autograd.functional.jacobian(f, x).T
+    numerical = names["numerical_jacobian"](f, x.detach()).T
+    return analytical, numerical, gradcheck(f, x, raise_exception=False)
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers in a text, with a true minus sign."""
+    return [float(found.replace("−", "-")) for found in re.findall(r"[−\d.]+", text)]
+
+
+@pytest.mark.parametrize("look", ["light-wide", "light-narrow"])
+@pytest.mark.parametrize("shown", [*FAULTS, *MYSTERIES])
+def test_read_matrix_says_what_torch_computes(shown: str, look: str, visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "read-matrix", look)
+    select, answer = figure.locator("select").all()
+    select.select_option(shown)
+    inputs, fault = MYSTERIES.get(shown, ((1, -1, 2, -2), shown))
+    analytical, numerical, passes = both_jacobians(inputs, fault)
+    wanted = torch.stack([analytical, numerical, analytical - numerical])
+    drawn = [numbers(text)[0] for text in figure.locator("svg text.number").all_text_contents()]
+    torch.testing.assert_close(torch.tensor(drawn).double().reshape(3, 4, 4), wanted, atol=1e-6, rtol=0)
+    labels = " ".join(figure.locator("svg text.small").all_text_contents())
+    assert [float(x.replace("−", "-")) for x in re.findall(r"= (−?\d)", labels)] == list(inputs)
+    off = int((wanted[2].abs() > 1e-6).sum())
+    assert said(figure)[-1] == f"gradcheck {'passes' if passes else 'fails'}: {off} of 16 entries differ"
+    assert passes == (fault == "right") == (off == 0)
+    assert figure.locator("rect.cell.apart").count() == off
+    assert answer.is_disabled() == (shown in FAULTS)
+
+
+def test_read_matrix_asks_which_fault_it_is(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "read-matrix")
+    select, answer = figure.locator("select").all()
+    assert answer.locator("option").all_inner_texts() == ["choose", *FAULTS]
+    for mystery, (_, fault) in MYSTERIES.items():
+        select.select_option(mystery)
+        assert answer.input_value() == "choose" and not any(fault in line for line in said(figure))
+        for guess in FAULTS:
+            answer.select_option(guess)
+            assert said(figure)[0].startswith("Right." if guess == fault else f'Not so. If it were "{guess}"')
+
+
+def test_read_matrix_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = table(visit, "read-matrix").locator("tbody tr").all()
+    assert [row.locator("th").inner_text() for row in rows] == FAULTS
+    for fault, row in zip(FAULTS, rows, strict=True):
+        analytical, _, _ = both_jacobians((1, -1, 2, -2), fault)
+        assert numbers(row.locator("td").first.inner_text()) == analytical.flatten().tolist()
 
 
 # ------------------------------------------------------------------- fd-step: the step of a finite difference

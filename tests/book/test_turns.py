@@ -20,6 +20,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "power": "gradcheck: True",
         "drum": "gradcheck: True\nloss 0.4454 -> 0.0000, a = 1.5000, k = 2.4048",
     },
+    "02_sigmoid": {
+        "slope": "the same as Python's: True",
+        "column": "the two Jacobians agree: True",
+        "arctan": "All 4 checks hold.",
+        "where": "gradient [0.16, 0.0, -0.16]",
+        "pattern": "only the diagonal is left: True",
+        "formula": "gradcheck passes\ngradgradcheck passes",
+    },
 }
 FIRST = 420  # words before the first turn
 
