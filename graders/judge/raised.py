@@ -131,6 +131,13 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         "",
     ),
     (
+        re.compile(r"'(builtin_function_or_method|method)'"),
+        _always(
+            "A method stands where what it returns is meant: the parentheses are missing, as in x.detach for x.detach()."
+        ),
+        "",
+    ),
+    (
         re.compile(r'"bitwise_xor_\w{1,20}" not implemented for'),
         _always("^ is no power in Python, but the exclusive or of bits: write x ** 2, or x * x."),
         "",

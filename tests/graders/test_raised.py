@@ -61,6 +61,8 @@ ANSWERS = {  # what is changed of a right answer, how the sentence begins, and t
     "the whole maximum": ({"first": "x - x.max()"}, "max() without dim takes the largest number of the whole", False),
     "the whole minimum": ({"first": "x - torch.amin(x)"}, "amin() without dim takes the smallest number of", False),
     "in place on the upstream": ({"returns": "g.mul_(2 * x)"}, "An operation that works in place (its name", True),
+    "no parentheses": ({"first": "x + x.detach"}, "A method stands where what it returns is meant", False),
+    "no parentheses, the other way": ({"returns": "g * x.abs * 2"}, "A method stands where what it returns", False),
     "a function of math": ({"first": "math.exp(x)"}, "Something of Python's, a function of math", False),
 }
 
