@@ -133,7 +133,8 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     (
         re.compile(r"'(builtin_function_or_method|method)'"),
         _always(
-            "A method stands where what it returns is meant: the parentheses are missing, as in x.detach for x.detach()."
+            "A method stands where what it returns is meant: the parentheses are missing, as in x.detach in place of "
+            "x.detach()."
         ),
         "",
     ),
