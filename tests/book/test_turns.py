@@ -20,6 +20,13 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "power": "gradcheck: True",
         "drum": "gradcheck: True\nloss 0.0000, a = 1.5000, k = 2.4048",
     },
+    "10_flash_attention": {
+        "row": "the sum over all four: True",
+        "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
+        "d": "the same as autograd: True",
+        "ds": "one tile:  True\ntwo tiles: True",
+        "keep": "All 3 checks hold.",
+    },
 }
 FIRST = 420  # words before the first turn
 
