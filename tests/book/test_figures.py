@@ -679,7 +679,7 @@ def test_attention_tiles_carry_what_torch_computes(causal: bool, visit: Callable
 
 def test_attention_tiles_move_what_the_chapter_counts(visit: Callable[..., Watched]) -> None:
     """Forward by the chapter's own functions; backward by what each product reads and writes."""
-    figure, code = moved(visit, "attention-tiles"), chapter("10_flash_attention", "turn-row", "see-traffic")
+    figure, code = moved(visit, "attention-tiles"), chapter("10_flash_attention", "plumbing", "see-traffic")
     plain, tiled = code["plain_traffic"](10, 11, 1), code["tiled_traffic"](10, 11, 1, 4)
     figure.locator("input[type=range]").fill("12")
     assert re.findall(r"\d+", said(figure)[1]) == [str(count) for count in (*tiled, *plain)]
