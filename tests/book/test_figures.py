@@ -668,9 +668,7 @@ def test_attention_tiles_carry_what_torch_computes(causal: bool, visit: Callable
         whole = [number == len(steps) or steps[number][0] != q if i in q else True for i in ends]
         assert texts(figure, "carry.m") == [f"{row.max():.0f}" for row in rows]
         assert texts(figure, "carry.ell") == [f"{(row.logsumexp(0) - row.max()).exp():.2f}" for row in rows]
-        assert texts(figure, "carry.out") == [
-            f"{o:.2f}{' = o' * end}" for o, end in zip(outputs, whole, strict=True)
-        ]
+        assert texts(figure, "carry.out") == [f"{o:.2f}{' = o' * end}" for o, end in zip(outputs, whole, strict=True)]
         moves = [(scores[i, : k[0]].max() - scores[i, : k[-1] + 1].max()).exp() for i in q] if k[0] else []
         assert texts(figure, "moved") == [f"× {c:.2f}" for c in moves if c < 1]
     right = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=causal)
@@ -688,8 +686,12 @@ def test_attention_tiles_move_what_the_chapter_counts(visit: Callable[..., Watch
     figure.locator("select").select_option("backward")
     whole, q, k = 10 * 11, 10, 11
     products = {  # read, written
-        "dv": (whole + q, k), "dp": (q + k, whole), "ds": (2 * whole, whole), "dq": (whole + k, q), "dk": (whole + q, k),
-    }  # fmt: skip
+        "dv": (whole + q, k),
+        "dp": (q + k, whole),
+        "ds": (2 * whole, whole),
+        "dq": (whole + k, q),
+        "dk": (whole + q, k),
+    }
     plain = [sum(column) for column in zip(*products.values(), strict=True)]
     tiled = 4 * q + 3 * 4 * k, 2 * k + 3 * 2 * k + q  # dk and dv are zeroed, then read and written by each tile
     assert re.findall(r"\d+", said(figure)[1]) == [str(count) for count in (*tiled, *plain)]

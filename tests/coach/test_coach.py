@@ -58,7 +58,8 @@ def test_a_mistake_is_named_and_what_holds_is_said_too(capsys) -> None:
 
 def test_a_check_that_is_worth_nothing_can_fail(capsys) -> None:
     """The tasks that a chapter alone shows give no points."""
-    out = said(capsys, defined("class FlashSkeleton:\n    apply = staticmethod(lambda q, k, v, block: 2 * q)", "FlashSkeleton"))
+    wrong = "class FlashSkeleton:\n    apply = staticmethod(lambda q, k, v, block: 2 * q)"
+    out = said(capsys, defined(wrong, "FlashSkeleton"))
     assert "\nholds " not in out and "not yet" in out
 
 
