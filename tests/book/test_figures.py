@@ -688,13 +688,16 @@ def test_quantiser_bits_says_the_same_without_a_script(visit: Callable[..., Watc
 # ------------------------------------------------------------------- attention-tiles: the score matrix, tile by tile
 
 QUERIES, KEYS = ([0, 4, 8, 10], [0, 3, 6, 9, 11])  # where the blocks begin, and the end
+NUMBERS = {"dtype": torch.float64, "requires_grad": True}
+Q = torch.tensor([1, -1, 2, -2, 1, 2, -1, -2, 2, 1], **NUMBERS)[:, None]
+K = torch.tensor([0, 1, -1, 1, 2, 0, -2, -1, 1, 3, -3], **NUMBERS)[:, None]
+V = torch.arange(11, **NUMBERS)[:, None]
 
 
 def scores_by_torch(causal: bool) -> torch.Tensor:
     """The figure's scores, 10 queries by 11 keys, as attention is given them."""
     i, j = torch.arange(10)[:, None], torch.arange(11)
-    scores = ((4 * i + 3 * j + 2) % 11 - 5).double()
-    return scores.masked_fill(j > i, NOTHING) if causal else scores
+    return (Q @ K.mT + 0).detach().masked_fill((j > i) & causal, NOTHING)
 
 
 def tile_steps(causal: bool) -> list[tuple[range, range]]:
@@ -709,6 +712,11 @@ def span(numbers: range) -> str:
     return f"{numbers[0]} to {numbers[-1]}"
 
 
+def texts(figure: Locator, look: str) -> list[str]:
+    """What stands in the drawing in one look, with a minus as Python writes it."""
+    return [text.replace("−", "-") for text in figure.locator(f"svg text.{look}").all_text_contents()]
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_tiles_say_what_torch_computes(causal: bool, visit: Callable[..., Watched]) -> None:
     figure = moved(visit, "attention-tiles")
@@ -716,6 +724,7 @@ def test_attention_tiles_say_what_torch_computes(causal: bool, visit: Callable[.
         figure.locator("input[type=checkbox]").press("Space")
     slider, scores, steps = figure.locator("input[type=range]"), scores_by_torch(causal), tile_steps(causal)
     assert slider.get_attribute("max") == str(len(steps)) == ("9" if causal else "12")
+    read = written = 0
     for number, (q, k) in enumerate(steps, 1):
         slider.fill(str(number))
         masked = (scores[q][:, k] == NOTHING).sum().item()
@@ -723,18 +732,67 @@ def test_attention_tiles_say_what_torch_computes(causal: bool, visit: Callable[.
         m, lse = seen.max(), seen.logsumexp(0)
         o = (torch.softmax(seen, 0) * torch.arange(len(seen))).sum()
         ell = (lse - m).exp()
+        c = (scores[q[-1], : k[0]].max() - m).exp() if k[0] else 1
+        first, last = number == 1 or steps[number - 2][0] != q, number == len(steps) or steps[number][0] != q
+        read += first * len(q) + 2 * len(k)  # the queries once, keys and values with each tile
+        written += last * 2 * len(q)  # o and lse
         expected = [
             f"Step {number} of {len(steps)}: queries {span(q)}, keys {span(k)}; {len(q) * len(k)} scores in memory"
             + (f", {masked} masked" if masked else ""),
+            f"Slow memory so far: {read} read, {written} written; plain attention 252 and 230",
             f"Tiles skipped: {12 - len(steps)} of 12",
-            f"Updates m, ℓ and a of queries {span(q)}. Query {q[-1]}: m {m:.0f}, ℓ {ell:.2f}, a {o * ell:.2f}",
+            f"Updates m, ℓ and a of queries {span(q)}. Query {q[-1]}: m {m:.0f}, ℓ {ell:.2f}, a {o * ell:.2f}"
+            + (f", what it had × {c:.2f}" if c < 1 else ""),
         ]
-        if number == len(steps) or steps[number][0] != q:
+        if last:
             expected.append(f"Rows {span(q)} are done: o = a/ℓ (query {q[-1]}: {o:.2f}) and lse = m + log ℓ are stored")
-        assert said(figure) == expected
+        assert [line.replace("−", "-") for line in said(figure)] == expected
         assert slider.get_attribute("aria-valuetext") == f"step {number} of {len(steps)}"
-        shown = [text.replace("−", "-") for text in figure.locator("svg text.score").all_text_contents()]
-        assert shown == [f"{s:.0f}".replace("inf", "∞") for s in scores[q][:, k].flatten()]
+        assert texts(figure, "score") == [f"{s:.0f}".replace("inf", "∞") for s in scores[q][:, k].flatten()]
+        assert texts(figure, "count") == [str(len(q) * len(k)), "110", str(read + written), "482"]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_tiles_carry_what_torch_computes(causal: bool, visit: Callable[..., Watched]) -> None:
+    """Of each query that has met a tile: m, ell and a / ell; at the end o, as torch has it."""
+    figure = moved(visit, "attention-tiles")
+    figure.locator("input[type=checkbox]").set_checked(causal)
+    scores, steps = scores_by_torch(causal), tile_steps(causal)
+    for number, (q, k) in enumerate(steps, 1):
+        figure.locator("input[type=range]").fill(str(number))
+        ends = {i: keys[-1] + 1 for queries, keys in steps[:number] for i in queries}
+        rows = [scores[i, :end] for i, end in ends.items()]
+        outputs = [(torch.softmax(row, 0) @ V[: len(row)]).item() for row in rows]
+        whole = [number == len(steps) or steps[number][0] != q if i in q else True for i in ends]
+        assert texts(figure, "carry.m") == [f"{row.max():.0f}" for row in rows]
+        assert texts(figure, "carry.ell") == [f"{(row.logsumexp(0) - row.max()).exp():.2f}" for row in rows]
+        assert texts(figure, "carry.out") == [f"{o:.2f}{' = o' * end}" for o, end in zip(outputs, whole, strict=True)]
+        moves = [(scores[i, : k[0]].max() - scores[i, : k[-1] + 1].max()).exp() for i in q] if k[0] else []
+        assert texts(figure, "moved") == [f"× {c:.2f}" for c in moves if c < 1]
+    right = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=causal)
+    assert outputs == pytest.approx(right.flatten().tolist())
+
+
+def test_attention_tiles_move_what_the_chapter_counts(visit: Callable[..., Watched]) -> None:
+    """Forward by the chapter's own functions; backward by what each product reads and writes."""
+    figure, code = moved(visit, "attention-tiles"), chapter("10_flash_attention", "plumbing", "see-traffic")
+    plain, tiled = code["plain_traffic"](10, 11, 1), code["tiled_traffic"](10, 11, 1, 4)
+    figure.locator("input[type=range]").fill("12")
+    assert re.findall(r"\d+", said(figure)[1]) == [str(count) for count in (*tiled, *plain)]
+    assert "moves 96 numbers" in (caption := figure.locator("figcaption").inner_text()) and "of 482" in caption
+    assert sum(tiled) == 96 and sum(plain) == 482
+    figure.locator("select").select_option("backward")
+    whole, q, k = 10 * 11, 10, 11
+    products = {  # read, written
+        "dv": (whole + q, k),
+        "dp": (q + k, whole),
+        "ds": (2 * whole, whole),
+        "dq": (whole + k, q),
+        "dk": (whole + q, k),
+    }
+    plain = [sum(column) for column in zip(*products.values(), strict=True)]
+    tiled = 4 * q + 3 * 4 * k, 2 * k + 3 * 2 * k + q  # dk and dv are zeroed, then read and written by each tile
+    assert re.findall(r"\d+", said(figure)[1]) == [str(count) for count in (*tiled, *plain)]
 
 
 def test_attention_tiles_light_up_in_order(visit: Callable[..., Watched]) -> None:
@@ -747,6 +805,7 @@ def test_attention_tiles_light_up_in_order(visit: Callable[..., Watched]) -> Non
         places = set()
         for number in range(1, steps + 1):
             assert (current.count(), done.count(), skipped.count()) == (1, number - 1, 12 - steps)
+            assert figure.locator("svg text.number", has_text="gone").count() == number - 1
             places.add((current.get_attribute("x"), current.get_attribute("y")))
             slider.press("ArrowRight")
         assert len(places) == steps
@@ -760,8 +819,9 @@ def test_attention_tiles_backward_adds_to_queries_and_keys(visit: Callable[..., 
         "Computes P again from lse. Adds to dq of queries 8 to 9, to dk and dv of keys 9 to 10"
     )
     assert {"dq", "dk, dv"} <= set(figure.locator("svg text").all_text_contents())
+    assert texts(figure, "lse") == [f"{lse:.2f}" for lse in scores_by_torch(causal=False).logsumexp(1)]
     figure.locator("select").select_option("forward")
-    assert {"m", "ℓ", "a"} <= set(figure.locator("svg text").all_text_contents())
+    assert {"m", "ℓ", "a / ℓ"} <= set(figure.locator("svg text").all_text_contents())
 
 
 def test_attention_tiles_say_the_same_without_a_script(visit: Callable[..., Watched]) -> None:

@@ -366,6 +366,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "10_flash_attention.ipynb": {
         "Tiles": Case([(*QKV, 2)], lambda f, q, k, v, size: f(q, k, v)),
+        "TilesAndLse": Case([(*QKV, 2)]),
     },
     "a_errors.ipynb": {
         "Sin": Case([(X,)]),

@@ -28,6 +28,13 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "pattern": "only the diagonal is left: True",
         "formula": "gradcheck passes\ngradgradcheck passes",
     },
+    "10_flash_attention": {
+        "row": "the sum over all four: True",
+        "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
+        "d": "the same as autograd: True",
+        "ds": "one tile:  True\ntwo tiles: True",
+        "keep": "All 3 checks hold.",
+    },
 }
 FIRST = 420  # words before the first turn
 

@@ -56,6 +56,13 @@ def test_a_mistake_is_named_and_what_holds_is_said_too(capsys) -> None:
     assert "Try: " in out and "Not judged here" not in out
 
 
+def test_a_check_that_is_worth_nothing_can_fail(capsys) -> None:
+    """The tasks that a chapter alone shows give no points."""
+    wrong = "class FlashSkeleton:\n    apply = staticmethod(lambda q, k, v, block: 2 * q)"
+    out = said(capsys, defined(wrong, "FlashSkeleton"))
+    assert "\nholds " not in out and "not yet" in out
+
+
 def test_the_failing_case_runs_below_the_answer() -> None:
     step = next(step for step in judged(HALF) if step.state == FAILS)
     source = f"{HEAD}{HALF}\n{step.verdict.code}"
