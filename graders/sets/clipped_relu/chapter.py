@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from graders.judge.task import Task
 from graders.judge.wrong import Wrong
-from graders.sets.clipped_relu.common import bounded_checks, learnable_checks
+from graders.sets.clipped_relu.common import BOUND_IN_FLOAT32, bounded_checks, learnable_checks
 
 # --- HardTanh ---------------------------------------------------------------------------------------------------------
 
@@ -62,6 +62,15 @@ def upper_mask_missing(ctx, x, g):
 )
 def edges_open(ctx, x, g):
     return torch.where(x.abs() > ctx.bound, 0, g), None
+
+
+@hard_tanh.mistake("gradient", BOUND_IN_FLOAT32.format(name="bound"))
+class bound_kept_in_float32(HardTanhNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, bound = inputs
+        ctx.bound = torch.tensor(bound)
+        ctx.save_for_backward(x)
 
 
 # --- SymmetricClip ----------------------------------------------------------------------------------------------------

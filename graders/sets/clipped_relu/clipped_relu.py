@@ -9,7 +9,7 @@ from graders.judge import looks as look
 from graders.judge.task import DOUBLE, Task
 from graders.judge.wording import NO_FUNCTION, WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
-from graders.sets.clipped_relu.common import EDGE_BY_TOLERANCE, FLOAT32_IN_PLACE, bounded_checks
+from graders.sets.clipped_relu.common import BOUND_IN_FLOAT32, EDGE_BY_TOLERANCE, FLOAT32_IN_PLACE, bounded_checks
 
 PLACE = 2
 
@@ -205,6 +205,32 @@ class clip_rounded(ClippedNew):
         x, clip = inputs
         ctx.clip = round(clip, 2)
         ctx.save_for_backward(x)
+
+
+@task.mistake("gradient", BOUND_IN_FLOAT32.format(name="clip"))
+class clip_kept_in_float32(ClippedNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, clip = inputs
+        ctx.clip = torch.tensor(clip)
+        ctx.save_for_backward(x)
+
+
+@task.mistake("gradient", BOUND_IN_FLOAT32.format(name="clip"))
+class output_beside_float32(ClippedNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.clip = torch.tensor(inputs[1])
+        ctx.save_for_backward(output)
+
+
+@wrong.forward(
+    "value",
+    "Your output is never below clip, because clamp(clip) takes its one number for the lower bound: write clamp(max=clip). "
+    "Then what lies above clip comes down to it, and what lies between stays as it is.",
+)
+def clip_as_lower_bound(x, clip):
+    return x.relu().clamp(clip)
 
 
 @wrong.forward("value", "Your forward is ReLU: nothing holds the output at clip. It returns clip where x > clip.")

@@ -14,6 +14,11 @@ EDGE_BY_TOLERANCE = (
     "You compare with an edge by a tolerance (isclose, or an epsilon), so x that lies beside it counts as on it. An "
     "edge is one number: compare with <, <=, > and >=."
 )
+BOUND_IN_FLOAT32 = (
+    "torch.tensor({name}) is float32, in which 1/3 is 0.33333334 and 0.7 is 0.69999999, so a float64 x at or beside "
+    "{name} counts for the wrong side: keep the number itself, ctx.{name} = {name}. Where a tensor is wanted, give it the "
+    "dtype of x: torch.tensor({name}, dtype=x.dtype)."
+)
 FLOAT32_IN_PLACE = (
     "For float32 input your forward changes the caller's x: x.float() makes no copy of what is float32 already, and "
     "what follows works in place. Leave the in-place operation out."
@@ -78,6 +83,15 @@ def beside(draw: Draw, low: float) -> list[tuple[float, Tensor]]:
     return [(high, torch.tensor(near, dtype=DOUBLE)), (1.5, torch.stack(steps))]
 
 
+def digits(low: float) -> list[tuple[str, float, Tensor]]:
+    """Return bounds that float32 rounds, up and down, each with float64 x that end on the wrong side of what it makes."""
+    sides = (low, 1) if low else (1,)
+    return [
+        (name, bound, torch.tensor([side * bound * inside for side in sides], dtype=DOUBLE))
+        for name, bound, inside in (("on the edge of a third", 1 / 3, 1), ("just inside 0.7", 0.7, 1 - 1e-8))
+    ]
+
+
 def far_out(dtype: torch.dtype = DOUBLE) -> Tensor:
     """Return numbers as large as they come, infinite ones too, and two ordinary ones."""
     return torch.tensor([-INFINITY, -1e4, 0.0, 1.0, 1e4, INFINITY], dtype=dtype)
@@ -94,6 +108,7 @@ def bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Che
             d.case("below, inside and above", sample(d)(8), 1.5),
             *edges(d, low * 1.5, 1.5, 1.5),
             *(d.case("beside the edges", x, bound) for bound, x in beside(d, low)),
+            *(d.case(where, x, bound) for where, bound, x in digits(low)),
             d.case("every size", d.scales(12), 1.0, upstream=d.scales(12)),
             d.case("infinite x", far_out(), 1.5),
             *d.forms(sample(d), 1.5)[len(DTYPES) :],  # the edges stand in every dtype already
@@ -190,6 +205,7 @@ def learnable_checks(low: float) -> tuple[Check, ...]:
             d.case("below, inside and above", x, alpha_of(1.5)),
             *edges(d, low * 1.5, 1.5, alpha_of(1.5)),
             *(d.case("beside the edges", x, alpha_of(bound, dtype=x.dtype)) for bound, x in beside(d, low)),
+            *(d.case(where, x, alpha_of(bound)) for where, bound, x in digits(low)),
             d.case("nothing at or above alpha", x.clamp(max=1.25), alpha_of(1.5)),
             d.case("every size", d.scales(12), alpha_of(1.0), upstream=d.scales(12)),
             d.case("a large alpha", torch.cat([d.sides(4), torch.tensor([3e20], dtype=DOUBLE)]), alpha_of(1e20)),

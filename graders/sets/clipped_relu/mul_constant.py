@@ -51,6 +51,7 @@ task = Task(
                 d.case("zeros", torch.zeros(3, dtype=DOUBLE), -3),
                 *d.forms(_sides(d), 2.5),
                 *d.lopsided(lambda x: (x, -3), 5, zeros=False),
+                d.case("a c that float32 does not hold", d.sides(4), 1e100),
             ],
             looks=BOTH,
             gradcheck=lambda d: (d.sides(4), -3),
@@ -185,8 +186,9 @@ wrong.habits("not_differentiable_twice", caught_by="contract")
 
 @keeps_x.backward(
     "gradient",
-    "Your gradient for x is g * x, which is what c would get if it were a tensor. The derivative of x * c with "
-    "respect to x is c.",
+    "Your gradient for x is g * x: either backward multiplies by x, which is what c would get if it were a tensor, or "
+    "what you keep as ctx.c is x, because inputs come in the order of forward (x, c = inputs). The derivative of x * c "
+    "with respect to x is c.",
 )
 def derivative_for_c(x, g):
     return g * x, None
@@ -268,6 +270,17 @@ class constant_rounded(MulNew):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.c = round(inputs[1], 1)
+
+
+@task.mistake(
+    "gradient",
+    "torch.tensor(c) makes a float32 tensor, in which 0.1 is 0.10000000149 and 1e100 is inf, so keep the number itself, "
+    "ctx.c = c. Where a tensor is wanted, give it the dtype of x: torch.tensor(c, dtype=x.dtype).",
+)
+class constant_kept_in_float32(MulNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.c = torch.tensor(inputs[1])
 
 
 @wrong.forward("contract", FLOAT32_IN_PLACE)

@@ -408,6 +408,25 @@ def target_forgotten(logits, _, g):
     return g * _log_p(logits).exp() / len(logits), None
 
 
+@wrong.backward(
+    "gradient",
+    "The softmax in your backward runs over dim 0, so that each column sums to 1: take it over dim 1, where the classes "
+    "are and each row sums to 1.",
+)
+def backward_over_the_batch(logits, target, g):
+    return g * (torch.softmax(logits, 0) - F.one_hot(target, logits.shape[1])) / len(logits), None
+
+
+@wrong.backward(
+    "gradient",
+    "The sum in your backward's softmax runs over dim 0, so that each column sums to 1: e / e.sum(1, keepdim=True) has "
+    "the classes on dim 1, where each row sums to 1.",
+)
+def divided_by_sum_of_columns(logits, target, g):
+    e = (logits - logits.amax(1, keepdim=True)).exp()
+    return g * (e / e.sum(0) - F.one_hot(target, logits.shape[1])) / len(logits), None
+
+
 @wrong.backward("gradient", "Your gradient has the wrong sign: y - p goes uphill. It is p - y, negative at the target.")
 def sign_of_the_gradient(ctx, g):
     return CrossEntropyNew.backward(ctx, -g)

@@ -152,6 +152,15 @@ def factor_missing(x, g):
 
 
 @wrong.backward(
+    "gradient",
+    "Your gradient is 2 g, the same for every x: the factor x of the derivative 2x is missing. Save x in "
+    "setup_context, and return g * 2x.",
+)
+def x_missing(_, g):
+    return 2 * g
+
+
+@wrong.backward(
     "gradient", "Your gradient multiplies the upstream gradient by x * x, the value; it needs 2x, the derivative."
 )
 def value_for_derivative(x, g):

@@ -174,6 +174,14 @@ def square_forgotten(y, g):
 
 
 @wrong.backward(
+    "gradient",
+    "Your gradient is g * (1 - y) ** 2, and the square belongs to y alone: g * (1 - y ** 2).",
+)
+def difference_squared(y, g):
+    return g * (1 - y) ** 2
+
+
+@wrong.backward(
     "gradient", "Your backward takes tanh of the saved output: the output is tanh(x) already, so use 1 - y^2 as it is."
 )
 def tanh_twice(y, g):
