@@ -80,7 +80,7 @@
       .filter(([, score]) => score >= 0.6 * total)
       .map(([file, score]) => {
         const section = best(docnames[file], weights);
-        const inside = section && section.title !== titles[file];
+        const inside = section && section.id !== window.courseSections[docnames[file]][0][0]; // the first is the page
         return [docnames[file], titles[file] + (inside ? ` > ${section.title}` : ""), inside ? `#${section.id}` : "",
           section?.snippet || null, (10 * score) / total, filenames[file]];
       });
@@ -129,7 +129,14 @@
     const places = new Set(quoted.map((result) => result[2]));
     const named = (result) => result[1].split(" > ").at(-1).toLowerCase() === query.trim().toLowerCase();
     const others = perform(query, ...rest).filter((result) => !places.has(result[2]));
-    return [...others.filter((result) => !named(result)), ...others.filter(named), ...quoted]; // the last is shown first
+    const every = [...others.filter((result) => !named(result)), ...others.filter(named), ...quoted]; // the last is first
+    const kept = new Map(); // one for each place, with the snippet of any
+    for (const result of every.reverse()) {
+      const place = result[5] + result[2];
+      if (kept.has(place)) kept.get(place)[3] ??= result[3];
+      else kept.set(place, result);
+    }
+    return [...kept.values()].reverse();
   };
 
   /* What a word was taken for is said above what was found. */
@@ -137,10 +144,11 @@
   Search.query = (query) => {
     meant.clear();
     show(query);
-    for (const [typed, taken] of meant) {
+    const typed = new Map(splitQuery(query).map((word) => [stem(word), word])); // the index has stems
+    for (const [word, taken] of meant) {
       const line = document.createElement("p");
       line.className = "search-typo";
-      line.textContent = `No page has “${typed}”. Shown is what has “${taken}”.`;
+      line.textContent = `No page has “${typed.get(word) ?? word}”. Shown is what has “${taken}”, or begins so.`;
       Search.output?.before(line);
     }
   };
