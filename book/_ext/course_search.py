@@ -18,7 +18,7 @@ from sphinx.config import Config
 
 PAGE = "book/a_errors"
 SECTIONS = "_static/sections.js"
-SILENT = (nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.comment, nodes.image, nodes.target)
+SILENT = (nodes.literal_block, nodes.raw, nodes.comment, nodes.image, nodes.target)
 NAMES = re.compile(r"\b(Sin|Older|WithSelf)(Backward)?\b|'scale'")  # the page's own: a reader's message has others
 
 
@@ -47,6 +47,8 @@ def said(node: nodes.Node) -> Iterator[str]:
     for child in node.children:
         if isinstance(child, nodes.Text):
             yield child.astext()
+        elif isinstance(child, nodes.math | nodes.math_block):
+            yield "\N{HORIZONTAL ELLIPSIS}"  # a snippet shows no formulas
         elif not isinstance(child, (nodes.section, nodes.title, *SILENT)):
             yield from said(child)
             if isinstance(child, nodes.TextElement) and not isinstance(child, nodes.Inline):

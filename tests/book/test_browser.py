@@ -41,7 +41,7 @@ def test_page(name: str, look: str, visit: Callable[..., Watched], book: Build) 
 @pytest.mark.parametrize("words", ["upstream gradient", "gradcheck"])
 def test_search_finds_and_leads_to_a_page(words: str, protocol: str, visit: Callable[..., Watched]) -> None:
     watched = visit(PAGES[0], protocol=protocol)
-    assert "Glossary" in page_checks.found_by_search(watched, words)
+    assert any(found.startswith("Glossary > ") for found in page_checks.found_by_search(watched, words))
     watched.page.locator("#search-results li > a", has_text="Glossary").first.click()
     watched.page.wait_for_url("**/book/glossary.html*")
     assert watched.complaints == watched.external == []
@@ -59,6 +59,54 @@ def test_the_icon_of_the_search_field_stands_before_the_words(look: str, visit: 
     icon, box = field.locator(".fa-magnifying-glass").bounding_box(), field.locator("input").bounding_box()
     padding = field.locator("input").evaluate("(input) => parseFloat(getComputedStyle(input).paddingLeft)")
     assert icon["x"] + icon["width"] <= box["x"] + padding
+
+
+@pytest.mark.parametrize("protocol", ["http", "file"])
+def test_search_leads_to_a_section_and_shows_some_of_its_words(protocol: str, visit: Callable[..., Watched]) -> None:
+    watched = visit(PAGES[0], protocol=protocol)
+    page_checks.found_by_search(watched, "debugging the central difference")
+    first = watched.page.locator("#search-results li").first
+    assert "central difference" in first.inner_text().lower() and first.locator("mark").count() > 0
+    assert len(first.inner_text()) < 400
+    link = first.locator("a")
+    assert "#" in link.get_attribute("href") and " > " in link.inner_text()
+    assert watched.complaints == watched.external == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "taken"), [("gradchek", "gradcheck"), ("gradhceck", "gradcheck"), ("gradcheckk", "gradcheck")]
+)
+def test_a_typing_error_is_forgiven_and_told(typed: str, taken: str, visit: Callable[..., Watched]) -> None:
+    watched = visit(PAGES[0])
+    assert any("gradcheck" in found for found in page_checks.found_by_search(watched, typed)[:3])
+    (told,) = watched.page.locator(".search-typo").all_inner_texts()
+    assert typed in told and taken in told
+
+
+def test_a_word_that_is_there_is_not_taken_for_another(visit: Callable[..., Watched]) -> None:
+    watched = visit(PAGES[0])
+    page_checks.found_by_search(watched, "gradcheck")
+    assert watched.page.locator(".search-typo").count() == 0
+
+
+def test_on_its_own_page_the_search_answers_while_one_types(visit: Callable[..., Watched]) -> None:
+    page = visit("search").page
+    page.locator(".bd-article-container input[name=q]").first.click()
+    for typed in ("upstr", "eam gradient"):
+        page.keyboard.type(typed)
+        page.locator("#search-results .search-summary").filter(has_text="finished").wait_for()
+    page.wait_for_url("**/search.html?q=upstream%20gradient")
+    page.locator("#search-results li > a", has_text="Glossary > Upstream gradient").wait_for()
+    assert page.locator("#search-results .search-summary").count() == 1
+
+
+def test_a_snippet_shows_markup_as_text(visit: Callable[..., Watched]) -> None:
+    page = visit("search").page
+    page.evaluate("""() => { for (const page of Object.values(window.courseSections))
+        for (const section of page) section[2] = '<img src=x onerror="window.spoilt = 1"> gradcheck'; }""")
+    page.locator(".bd-article-container input[name=q]").first.fill("gradcheck")
+    page.locator("#search-results mark").first.wait_for()
+    assert page.locator("#search-results img").count() == 0 and page.evaluate("window.spoilt") is None
 
 
 def test_search_finds_nothing_for_a_word_that_is_not_there(visit: Callable[..., Watched]) -> None:
