@@ -165,8 +165,8 @@
       tick();
     };
     watch(article.querySelectorAll("section[id] > :is(h2, h3)"), place, "0px 0px -25% 0px"); // at the lower edge: not yet
-    const path = article.querySelectorAll(":scope > section > section#summary"); // below it stands what not everybody reads
-    watch(path.length ? path : article.querySelectorAll(":scope > section > section:last-of-type"), end);
+    // The summary ends the path that everybody reads; the last section, all of the page.
+    watch(article.querySelectorAll(":scope > section > :is(section#summary, section:last-of-type)"), end);
   }
 
   function goOn() {

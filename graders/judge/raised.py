@@ -133,14 +133,14 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     (
         re.compile(r"'(builtin_function_or_method|method)'"),
         _always(
-            "A method stands where what it returns is meant: the parentheses are missing, as in x.detach in place of "
-            "x.detach()."
+            "A method stands where what it returns is meant. Its parentheses are missing: write x.detach(), and not "
+            "x.detach."
         ),
         "",
     ),
     (
         re.compile(r'"bitwise_xor_\w{1,20}" not implemented for'),
-        _always("^ is no power in Python, but the exclusive or of bits: write x ** 2, or x * x."),
+        _always("^ is not a power in Python, but the exclusive or of bits: write x ** 2, or x * x."),
         "",
     ),
     (

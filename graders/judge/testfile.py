@@ -43,7 +43,7 @@ def _unrun(error: Exception) -> str:
     if not Path(TESTRUN).is_file():
         return (
             "The file could not be run, because graders/inside/testrun.py is missing from the course's folder, which "
-            "is no fault of yours: unpack the course again."
+            "is not your fault: unpack the course again."
         )
     if error.returncode < 0:
         return (
@@ -54,7 +54,7 @@ def _unrun(error: Exception) -> str:
     return (
         f"The file could not be run, because its process ended with code {error.returncode}"
         f"{last and ': '}{last.rstrip('.')}. Where that names no line of yours, the course or its Python is not whole: "
-        "install it anew, as the page on the setup says."
+        "install it again, as the page on the setup says."
     )
 
 

@@ -215,6 +215,13 @@ def marked(page: Page) -> list[str]:
     return [plain(text) for text in page.locator(".bd-sidenav a:has(.read-mark)").all_text_contents()]
 
 
+def test_a_chapter_is_read_when_its_summary_was_seen(visit: Visit) -> None:
+    page = visit("book/02_sigmoid").page
+    assert page.locator("article section#summary ~ section#further").count() == 1
+    page.locator("article section#summary").scroll_into_view_if_needed()
+    expect(page.locator(".read-mark")).to_have_count(1)
+
+
 def test_a_chapter_that_was_read_to_its_end_is_marked(visit: Visit, site: str) -> None:
     page = visit("book/02_sigmoid").page
     page.wait_for_timeout(300)

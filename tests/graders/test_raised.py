@@ -48,9 +48,9 @@ ANSWERS = {  # what is changed of a right answer, how the sentence begins, and t
     ),
     "if": ({"first": "x = x if x > 0 else -x"}, "Python's if, and, or, min, max and", False),
     "a chain": ({"first": "x = torch.where(-1 <= x <= 1, x, x)"}, "Python's if, and, or, min, max and", False),
-    "power": ({"first": "x = x ^ 2"}, "^ is no power in Python, but the exclusive or of bits: write x ** 2", False),
-    "power in backward": ({"returns": "g * 2 * x ^ 1"}, "^ is no power in Python", False),
-    "half a power": ({"first": "x = x ^ 0.5"}, "^ is no power in Python", False),
+    "power": ({"first": "x = x ^ 2"}, "^ is not a power in Python, but the exclusive or of bits: write x ** 2", False),
+    "power in backward": ({"returns": "g * 2 * x ^ 1"}, "^ is not a power in Python", False),
+    "half a power": ({"first": "x = x ^ 0.5"}, "^ is not a power in Python", False),
     "and": (
         {"first": "torch.where(x > 0 & x < 1, x, x)"},
         "& and | bind before comparisons, and take no floats: put each comparison in parentheses",

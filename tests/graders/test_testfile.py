@@ -125,7 +125,7 @@ UNRUN = {  # what comes of the process, and what is said of it: why, and what to
     "ended": (
         subprocess.CalledProcessError(1, "python", stderr=b"Traceback\nModuleNotFoundError: No module named 'torch'\n"),
         "ended with code 1: ModuleNotFoundError: No module named 'torch'.",
-        "install it anew",
+        "install it again",
     ),
     "late": (subprocess.TimeoutExpired("python", 30), "to its end in time", "make its tests quicker"),
     "unreadable": (ValueError("Expecting value"), "cannot be read (ValueError)", "leave out what writes"),
