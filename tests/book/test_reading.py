@@ -218,7 +218,8 @@ def marked(page: Page) -> list[str]:
 def test_a_chapter_is_read_when_its_summary_was_seen(visit: Visit) -> None:
     page = visit("book/02_sigmoid").page
     assert page.locator("article section#summary ~ section#further").count() == 1
-    page.locator("article section#summary").scroll_into_view_if_needed()
+    page.set_viewport_size({"width": 1280, "height": 200})  # what goes further is not on the screen
+    page.locator("article section#summary > h2").scroll_into_view_if_needed()
     expect(page.locator(".read-mark")).to_have_count(1)
 
 
