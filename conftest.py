@@ -36,17 +36,25 @@ os.environ["MKL_CBWR"] = "COMPATIBLE"  # as `tools.notebooks` has it: the same l
 COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/test_bench_kernels.py")
 
 
-SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases; and what
-    # waits long: kills, deadlines, other users, want of memory, whole archives as a newcomer has them
+SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases; what
+    # waits long: kills, deadlines, other users, want of memory, whole archives as a newcomer has them; and what says on
+    # every page, record or mistake what a quicker test says on some
+    "tests/book/test_downloads.py::test_the_unpacked_book_opens_from_the_disk",
+    "tests/book/test_errors.py::test_the_search_leads_each_message_to_its_entry",
+    "tests/book/test_kernels.py::test_a_planted_fault_is_seen",
     "tests/book/test_kernels.py::test_the_cuda_source_compiles",
     "tests/book/test_kernels.py::test_without_its_tools_the_page_goes_on",
+    "tests/book/test_look.py::test_the_build_fails_where_something_is_missing",
+    "tests/book/test_pages.py::test_icons_are_drawn_from_the_small_font",
     "tests/book/test_planted.py",
+    "tests/book/test_quiz.py::test_the_answers_open_by_keyboard_and_without_script",
     "tests/coach/test_alone.py::test_a_cell_that_does_not_end_is_named",
     "tests/coach/test_alone.py::test_a_loop_that_does_not_end_is_ended_and_what_was_found_stays",
     "tests/engine/test_attacks.py",
     "tests/engine/test_bounds.py::test_a_judge_that_gets_lost",
     "tests/engine/test_bounds.py::test_what_cannot_be_read",
     "tests/engine/test_dask.py",
+    "tests/engine/test_denied.py::test_torch_s_own_backwards_are_denied",
     "tests/engine/test_neighbours.py",
     "tests/engine/test_outside.py",
     "tests/engine/test_pool.py",
@@ -56,14 +64,25 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/engine/test_unseen.py::test_an_ordinary_users_kernels",
     "tests/engine/test_unseen.py::test_memory_that_others_took",
     "tests/engine/test_user.py",
+    "tests/engine/test_wire.py::test_the_costliest_header_is_cheap",
+    "tests/engine/test_wire.py::test_whatever_comes_back_ends_in_a_verdict",
+    "tests/graders/test_classes.py::test_what_is_not_asked_is_not_seen",
     "tests/graders/test_half.py::test_a_mistake_costs_at_most_half",
     "tests/graders/test_index.py::test_the_index_is_what_the_mistakes_do",
     "tests/graders/test_paste.py::test_the_code_of_every_mistake",
+    "tests/graders/test_sets.py::test_no_two_solutions_share_a_record[flash_attention",
+    "tests/graders/test_sets.py::test_nothing_is_lost_on_the_wire",
     "tests/graders/test_sets.py::test_pasting_the_book_earns_at_most_five_points",
+    "tests/graders/test_testfile.py::test_the_lines_that_failed_are_shown",
     "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason[flash_attention",
+    "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason[sigmoid",
+    "tests/path/test_class.py::test_an_interruption_keeps_what_is_done",
     "tests/path/test_class.py::test_release_has_no_student_level",
-    "tests/path/test_desk.py::test_feedback_goes_back_through_the_exchange",
+    "tests/path/test_collect.py::test_a_late_submission_is_late_in_the_export",
+    "tests/path/test_desk.py",
+    "tests/path/test_doctor.py::test_the_doctor_and_grading_repair_alike",
     "tests/path/test_escaping.py",
+    "tests/path/test_feedback_page.py::test_the_index_names_the_tests",
     "tests/path/test_feedback_page.py::test_one_page_that_takes_too_long_is_a_line_and_the_others_are_made",
     "tests/path/test_flow.py::test_nbgrader_s_own_command",
     "tests/path/test_flow.py::test_the_gradebook_is_that_of_stock_nbgrader",
@@ -72,13 +91,14 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/path/test_sample.py::test_the_documented_commands",
     "tests/path/test_validate.py",
     "tests/tools/test_bench.py",
+    "tests/tools/test_first_page.py::test_what_is_out_of_date_is_named_then_mended",
     "tests/tools/test_bench_grading.py",
     "tests/tools/test_latest.py",
     "tests/tools/test_stock.py",
+    "tests/tools/test_study.py::test_a_test_file_is_judged_where_it_was_unpacked",
     "tests/tools/test_study.py::test_both_commands_run_where_it_was_unpacked",
 )
-EVERY_PAGE = "tests/book/test_browser.py::test_page["
-SLOW_LOOKS = ("-dark-wide]", "-light-narrow]")  # of each page; the other two have both themes and both widths
+SLOW_LOOKS = ("dark-wide]", "light-narrow]")  # in tests/book; the other two have both themes and both widths
 ALWAYS = ("[verdicts01-",)  # attacks on the judge: `make test` has them too
 
 
@@ -107,7 +127,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest first, mark the slow, and leave out what cannot be compiled."""
     for item in items:
         slow = item.nodeid.startswith(SLOW) and not any(part in item.nodeid for part in ALWAYS)
-        if slow or (item.nodeid.startswith(EVERY_PAGE) and item.nodeid.endswith(SLOW_LOOKS)):
+        if slow or (item.nodeid.startswith("tests/book/") and item.nodeid.endswith(SLOW_LOOKS)):
             item.add_marker(pytest.mark.slow)
     if shutil.which("c++") is None and os.environ.get("COURSE_REQUIRE_COMPILER") != "1":
         for item in items:

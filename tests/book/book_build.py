@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
+from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[2]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
@@ -30,6 +32,17 @@ class Build:
     status: int
     log: str
     html: Path
+
+
+def read(book: Build, page: str) -> BeautifulSoup:
+    """Return a built page, parsed once for all tests of a file: whoever changes something changes a copy."""
+    path = book.html / f"{page}.html"
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, changed: int) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
 def copy_sources(tree: Path) -> None:

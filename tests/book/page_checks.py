@@ -25,12 +25,13 @@ LOOKS = {
     "dark-wide": ("dark", WIDE, "http"),
     "dark-narrow": ("dark", NARROW, "file"),  # dark and narrow are seen apart over http above
 }
-AXE_RULES = {  # the rules of axe-core that a look is held to; None: all. Two thirds of their time is the contrast's
+AXE_RULES: dict[str, list[str] | None] = {  # of axe-core, to which a look is held; None: all but the contrast
     "light-wide": None,
     "light-narrow": ["target-size", "scrollable-region-focusable"],
-    "dark-wide": ["color-contrast"],
+    "dark-wide": [],
     "dark-narrow": [],
 }
+CONTRAST = ("light-narrow", "dark-wide")  # the looks in which each page's contrast is measured: most of axe's time
 
 
 class Watched:
@@ -76,27 +77,28 @@ def complaints(watched: Watched) -> list[str]:
 
 
 def inaccessible(watched: Watched, look: str) -> list[str]:
-    """Name each violation that axe-core finds in a look, with the first elements that it names.
+    """Name each violation of a look's rules that axe-core finds, with the first elements that it names.
 
-    Axe leaves out what KaTeX hides from a screen reader, which reads the MathML, and the contrast of code, on which it
-    would spend most of its time: see ``pale_code``.
+    Axe leaves out what KaTeX hides from a screen reader, which reads the MathML.
     """
+    rules = AXE_RULES[look]
+    if rules == []:
+        return []
+    chosen = {"runOnly": rules} if rules else {"rules": {"color-contrast": {"enabled": False}}}
+    return _violations(watched, [".katex-html"], chosen)
+
+
+def pale_text(watched: Watched) -> list[str]:
+    """Name what axe-core finds too pale. Of code, on which it would spend most of its time, see ``pale_code``."""
+    return _violations(watched, [".katex-html", "pre"], {"runOnly": ["color-contrast"]})
+
+
+def _violations(watched: Watched, skipped: list[str], options: dict[str, object]) -> list[str]:
     # Without `preload`, by which axe would ask for the style sheets once more and complain of file:// itself.
-    usual = {"preload": False, "resultTypes": ["violations"]}
-    contrast = [".katex-html", "pre"], {"runOnly": ["color-contrast"]}
-    match AXE_RULES[look]:
-        case None:
-            runs = [([".katex-html"], {"rules": {"color-contrast": {"enabled": False}}}), contrast]
-        case ["color-contrast"]:
-            runs = [contrast]
-        case rules:
-            runs = [([".katex-html"], {"runOnly": rules})] if rules else []
-    faults = []
-    for skipped, options in runs:
-        context = {"exclude": [[selector] for selector in skipped]}
-        for violation in AXE.run(watched.page, context=context, options=usual | options).response["violations"]:
-            faults.append(f"{violation['id']}: {[node['html'][:200] for node in violation['nodes'][:3]]}")
-    return faults
+    usual: dict[str, object] = {"preload": False, "resultTypes": ["violations"]}
+    context = {"exclude": [[selector] for selector in skipped]}
+    found = AXE.run(watched.page, context=context, options=usual | options).response["violations"]
+    return [f"{each['id']}: {[node['html'][:200] for node in each['nodes'][:3]]}" for each in found]
 
 
 def pale_code(watched: Watched) -> list[str]:

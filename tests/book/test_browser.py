@@ -24,6 +24,8 @@ def test_page(name: str, look: str, visit: Callable[..., Watched], book: Build) 
         "figures": page_checks.dead_figures(watched),
         "overflow of moved figures": page_checks.overflowing(watched),
     }
+    if look in page_checks.CONTRAST:
+        faults |= {"contrast": page_checks.pale_text(watched)}
     if look == "light-wide":  # the same in every look
         faults |= {
             "links": page_checks.broken_links(watched, book.html),

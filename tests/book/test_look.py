@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import nbformat
@@ -14,7 +15,7 @@ from bs4 import BeautifulSoup, Tag
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from playwright.sync_api import Page
 
-from tests.book.book_build import PAGES, ROOT, Build
+from tests.book.book_build import PAGES, ROOT, Build, read
 from tests.book.page_checks import Watched
 from tools.cards import read_card
 
@@ -22,11 +23,6 @@ EXT, STATIC = ROOT / "book" / "_ext", ROOT / "book" / "_static"
 CHAPTERS = [page for page in PAGES if re.match(r"book/\d\d_", page)]
 NOTEBOOKS = [page for page in PAGES if (ROOT / f"{page}.ipynb").exists()]
 LABEL = "Wrong version: runs, and is wrong"
-
-
-def read(book: Build, page: str) -> BeautifulSoup:
-    """A built page."""
-    return BeautifulSoup((book.html / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
 
 
 def cells(page: str) -> list[nbformat.NotebookNode]:
@@ -198,7 +194,7 @@ def test_the_build_fails_where_something_is_missing(fault: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("page", CHAPTERS)
 def test_below_the_title_stand_what_it_takes_and_the_summary(page: str, book: Build) -> None:
-    html = read(book, page)
+    html = copy(read(book, page))
     (card,) = filter(None, (read_card(cell.source) for cell in cells(page)))
     chips = html.select("article h1 + ul.takes > li")
     dots = chips[1].select_one("[aria-hidden]").extract().get_text()

@@ -19,7 +19,7 @@ from pygments.styles import get_style_by_name
 from pygments.token import Text
 
 from bench import lighthouse
-from tests.book.book_build import PAGES, ROOT, Build
+from tests.book.book_build import PAGES, ROOT, Build, read
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import course_lean
@@ -28,11 +28,6 @@ import course_pages
 DESCRIPTIONS = yaml.safe_load((ROOT / course_pages.DESCRIPTIONS).read_text(encoding="utf-8"))
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 MOST = {"width": 673, "height": 1000}  # A4 less margins of 16 mm, in CSS pixels
-
-
-def read(book: Build, page: str) -> BeautifulSoup:
-    """A built page."""
-    return BeautifulSoup((book.html / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
 
 
 def said(html: BeautifulSoup) -> dict[str, list[str]]:

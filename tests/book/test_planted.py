@@ -37,8 +37,8 @@ PLANTED = {
     "complaints-exception": ('<script>throw new Error("planted")</script>', "planted"),
     "complaints-missing-file": ('<img src="no.png" alt="Nothing">', "ERR_FILE_NOT_FOUND"),
     "inaccessible": ('<button style="background: red"></button>', "button-name"),
-    "inaccessible-contrast": (PALE, "color-contrast"),
-    "inaccessible-dark": (PALE, "color-contrast"),
+    "pale_text": (PALE, "color-contrast"),
+    "pale_text-dark": (PALE, "color-contrast"),
     "inaccessible-target": (SMALL, "target-size"),
     "inaccessible-scroll": (
         '<div style="height: 9em; overflow: auto">' + "<p>A line</p>" * 9 + "</div>",
@@ -83,7 +83,7 @@ PLANTED = {
 }
 
 
-LOOK = {"inaccessible-dark": "dark-wide", "inaccessible-target": "light-narrow", "inaccessible-scroll": "light-narrow"}
+LOOK = {"pale_text-dark": "dark-wide", "inaccessible-target": "light-narrow", "inaccessible-scroll": "light-narrow"}
 
 
 def faults(browser: Browser, folder: Path, check: str, body: str, look: str = "light-wide") -> list[str]:

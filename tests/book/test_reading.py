@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.book import page_checks
-from tests.book.book_build import PAGES, ROOT, Build
+from tests.book.book_build import PAGES, ROOT, Build, read
 from tests.book.page_checks import Watched
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -33,11 +33,6 @@ REFUSED = f"""for (const name of ["getItem", "setItem", "removeItem"]) {{
 
 
 @cache
-def read(book: Build, page: str) -> BeautifulSoup:
-    """A built page."""
-    return BeautifulSoup((book.html / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-
-
 def plain(text: str) -> str:
     """The text with single spaces, without the forms of a formula that are not seen."""
     return " ".join(text.split())
@@ -491,7 +486,7 @@ def test_what_is_added_is_accessible_and_fits(name: str, look: str, visit: Visit
     watched.page.goto(f"{site}/{name}.html")
     stirred(watched)
     assert watched.page.locator(".read-mark").count() == 1
-    assert page_checks.inaccessible(watched, look) == []
+    assert page_checks.inaccessible(watched, look) + page_checks.pale_text(watched) == []
     assert page_checks.overflowing(watched) == []
     assert watched.complaints == watched.external == []
 

@@ -38,7 +38,6 @@ def score(root: Path, student: str = "ada") -> float | None:
 # --- the exchange -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_feedback_goes_back_through_the_exchange(root, run, tmp_path_factory):
     """Released, fetched, handed in, collected, graded and given back; each student finds the page by a secret."""
     exchange, home = tmp_path_factory.mktemp("exchange"), tmp_path_factory.mktemp("home")
@@ -290,7 +289,6 @@ def test_a_gradebook_is_there_whole_or_not_at_all(root, monkeypatch):
     assert Course(root)
 
 
-@pytest.mark.slow
 def test_two_commands_start_two_sets_in_a_fresh_course(root):
     shutil.copytree(root / "solutions/01_tiny", root / "solutions/02_small")
     (root / "solutions/02_small/tiny.ipynb").rename(root / "solutions/02_small/small.ipynb")
