@@ -1,6 +1,7 @@
 """What the book's build needs that no option of Sphinx or its extensions says."""
 
 import contextlib
+import re
 import socket
 import subprocess
 import time
@@ -68,6 +69,36 @@ def is_bold(paragraph: nodes.paragraph) -> bool:
     return isinstance(first, nodes.strong)
 
 
+GRADIENT = re.compile(
+    r"\\bar\s*(?:\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z])|(?<![\\A-Za-z])[vG](?![A-Za-z])"
+)  # as book/notation.md has them
+VALUES = "book/10_flash_attention"  # where v is a row of the values, as in the papers
+
+
+def colour_gradients(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Give what flows backward its class in formulas: the upstream gradient v or G, and each gradient with a bar.
+
+    The formula's own text, which the search reads, stays as it is.
+    """
+    for formula in doctree.findall(lambda node: isinstance(node, nodes.math | nodes.math_block)):
+        text = formula.astext()
+        coloured = GRADIENT.sub(
+            lambda found: found[0] if page == VALUES and found[0] == "v" else classed(found[0]), text
+        )
+        if coloured != text:
+            formula["latex"] = coloured
+
+
+def classed(symbol: str) -> str:
+    """Return a symbol of TeX with the class that ``custom.css`` colours."""
+    return rf"{{\htmlClass{{gradient}}{{{symbol}}}}}"
+
+
+def without_classes(html: str) -> str:
+    """Return a rendered formula whose annotation, which a reader copies, is the formula as it was written."""
+    return re.sub(r"\{\\htmlClass\{gradient\}\{(\\bar\{[^{}]*\}|.*?)\}\}", r"\1", html)
+
+
 def start_katex(rundir: Path, timeout: float) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start KaTeX's server and connect to it by a Unix socket, however long the server takes until it listens.
 
@@ -101,7 +132,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0  # seconds; the default of 5 is short on a busy machine
     katex.KaTeXServer.start_server_process = start_katex
     katex.KATEX_DEFAULT_OPTIONS["throwOnError"] = True  # an unknown macro stops the build, in place of red text
+    katex.KATEX_DEFAULT_OPTIONS |= {"trust": True, "strict": "ignore"}  # all formulas are ours, and have classes
+    render = katex.render_latex
+    katex.render_latex = lambda *arguments: without_classes(render(*arguments))
     app.connect("doctree-read", offer_downloads, priority=400)  # before Sphinx collects the files to copy (500)
     app.connect("doctree-read", name_wrong_versions)
     app.connect("env-updated", link_citations)
+    app.connect("doctree-resolved", colour_gradients)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

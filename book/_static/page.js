@@ -1,4 +1,4 @@
-/* What a page does for its reader: quizzes that answer, read marks, cards for terms.
+/* What a page does for its reader: quizzes that answer, read marks, the code so far, cards for terms.
  *
  * Each is an addition: without this file a page says the same, and nothing of it is fetched. What is remembered stays in
  * this browser, in one entry of its storage, and the first page has a button that removes it. Storage may be refused, in
@@ -193,6 +193,22 @@
   tick();
   if (CHAPTER.test(page)) follow();
   if (page === "book/intro") goOn();
+
+  // ---------------------------------------------------------------- the code so far
+  // A second button on a cell: all code above it, and its own, as one piece that runs where it is pasted.
+  const blocks = [...article.querySelectorAll("div.cell_input div.highlight pre")];
+  blocks.forEach((block, at) => {
+    if (!at) return; // the first one's own button copies the same
+    const name = "Copy all code up to here";
+    const button = element("button", { type: "button", class: "copyall o-tooltip--left", "data-tooltip": name, "aria-label": name }, "\u21c8");
+    button.addEventListener("click", () => {
+      const code = blocks.slice(0, at + 1).map((each) => each.textContent.trimEnd());
+      const { ClipboardJS } = window; // sphinx-copybutton's
+      button.dataset.tooltip = ClipboardJS?.copy(`${code.join("\n\n\n")}\n`) ? "Copied!" : "Could not copy";
+      setTimeout(() => (button.dataset.tooltip = name), 2000);
+    });
+    block.after(button);
+  });
 
   // ---------------------------------------------------------------- cards for the terms that are linked
   // The build puts the definitions into the page, book/_ext/course_page_data.py. A card can be hovered itself, stays as
