@@ -195,8 +195,8 @@ class ClipByNormFunction(Function):
 wrong = Wrong(task, of=ClipByNormFunction)
 wrong.habits(
     "not_differentiable_twice kept_as_attribute",
-    none_forgotten="Your backward returns one gradient. Torch wants one for each argument of forward: return the "
-    "gradient of x, and None for tau.",
+    none_forgotten="Your backward returns one gradient, and forward has two arguments: return the gradient of x, then "
+    "None, for tau.",
     nothing_returned="Your backward returns None for x (is a return statement missing?): x gets no gradient at all.",
 )
 

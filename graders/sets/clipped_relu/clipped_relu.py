@@ -134,8 +134,8 @@ wrong.habits(
     "gradient where 0 < x < clip, else 0.",
     upstream_unchanged="Your gradient is the upstream gradient unchanged; outside 0 < x < clip the output is "
     "constant: return 0 there.",
-    none_forgotten="Your backward returns one gradient. Torch wants one for each argument of forward: return the "
-    "gradient of x, and None for clip.",
+    none_forgotten="Your backward returns one gradient, and forward has two arguments: return the gradient of x, then "
+    "None, for clip.",
     nothing_returned="Your backward returns None for x (is a return statement missing?): x gets no gradient at all.",
     writes_into_input="Your forward works in place (clamp_, or x[x < 0] = 0): the caller's x is clipped too. Return "
     "a new tensor.",

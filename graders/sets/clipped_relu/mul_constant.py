@@ -173,8 +173,8 @@ wrong.habits(
     "upstream_summed float32_inside float32_and_back view_needed writes_into_upstream no_function",
     upstream_ignored="Your gradient is c alone: the upstream gradient is missing. Backward returns g * c.",
     upstream_unchanged="Your gradient is the upstream gradient unchanged; multiply it by c.",
-    none_forgotten="Your backward returns one gradient. Torch wants one for each argument of forward: return the "
-    "gradient of x, and None for c.",
+    none_forgotten="Your backward returns one gradient, and forward has two arguments: return the gradient of x, then "
+    "None, for c.",
     nothing_returned="Your backward returns None for x (is a return statement missing?): x gets no gradient at all.",
     sign_flipped="Your gradient has the wrong sign: it is the upstream gradient times c, c's own sign included.",
     writes_into_input="Your forward works in place (x *= c): the caller's x is multiplied too. Return a new tensor.",

@@ -311,6 +311,25 @@ def weight_transposed_again(ctx, x, weight, g):
 
 @wrong.backward(
     "gradient",
+    "Your gradients stand in the wrong order: torch takes the first for x, the second for weight, the third for bias, as forward "
+    "has them. Return grad_x, grad_weight, grad_bias.",
+)
+def x_and_weight_swapped(ctx, g):
+    grad_x, grad_weight, grad_bias = LinearNew.backward(ctx, g)
+    return grad_weight, grad_x, grad_bias
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradients stand in the wrong order: weight comes before bias, as in forward. Return grad_x, grad_weight, grad_bias.",
+)
+def weight_and_bias_swapped(ctx, g):
+    grad_x, grad_weight, grad_bias = LinearNew.backward(ctx, g)
+    return grad_x, grad_bias, grad_weight
+
+
+@wrong.backward(
+    "gradient",
     "Your gradient for weight is x^T g, of shape (in, out): the transpose of what it should be. A gradient has the "
     "shape of its argument, (out, in), so it is g^T x.",
 )

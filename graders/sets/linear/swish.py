@@ -308,6 +308,26 @@ def first_term_forgotten(x, beta, s):
 @wrong.step(
     "by_x",
     "gradient",
+    "Your gradient for x lacks the parentheses of (1 - s): without them s is multiplied by 1, and then subtracted. Write "
+    "s + beta * x * s * (1 - s).",
+)
+def parentheses_forgotten(x, beta, s):
+    return s + beta * x * s * 1 - s
+
+
+@wrong.step(
+    "by_beta",
+    "gradient",
+    "Your gradient for beta lacks the parentheses of (1 - s): without them s is multiplied by 1, and then subtracted. Write "
+    "x * x * s * (1 - s).",
+)
+def parentheses_forgotten_for_beta(x, beta, s):
+    return x * x * s * 1 - s
+
+
+@wrong.step(
+    "by_x",
+    "gradient",
     "Your gradient for x lacks the inner derivative: the sigmoid is of beta * x, so its derivative by x has a factor "
     "beta: s + beta x s (1 - s).",
 )

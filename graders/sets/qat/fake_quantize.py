@@ -283,8 +283,8 @@ wrong.habits(
     "float32_inside not_differentiable_twice writes_into_upstream kept_outside_ctx",
     upstream_ignored="Your gradient is the mask, 0 or 1: the upstream gradient is missing. Return the upstream "
     "gradient where the code lies in the range, else 0.",
-    none_forgotten="Your backward returns one gradient. Torch wants one for each of the five arguments of forward: "
-    "the gradient of x, then None four times.",
+    none_forgotten="Your backward returns one gradient, and forward has five arguments: return the gradient of x, then "
+    "None four times.",
     nothing_returned=NOTHING_FOR_X,
     float32_and_back="Your numbers pass through float32, so that for float64 input half of the digits are lost: by "
     "x.float(), or by integer codes, since an integer tensor times a scale that is a Python number is float32. "

@@ -124,8 +124,8 @@ wrong.habits(
     upstream_unchanged="Your gradient is the upstream gradient unchanged; where x <= 0 it has to be multiplied by "
     "negative_slope.",
     nothing_returned="Your backward returns None for x (is a return statement missing?): x gets no gradient at all.",
-    none_forgotten="Your backward returns one gradient. Torch wants one for each argument of forward: return the "
-    "gradient of x, and None for negative_slope.",
+    none_forgotten="Your backward returns one gradient, and forward has two arguments: return the gradient of x, then "
+    "None, for negative_slope.",
     not_differentiable_twice="Your backward is cut off from the graph (once_differentiable, no_grad, or a detached "
     "upstream gradient), so the gradient cannot be differentiated again, not even with respect to the upstream "
     "gradient. Leave it out.",

@@ -195,6 +195,11 @@ def saves_derivative(square, g):
     return 3 * square * g
 
 
+@wrong.forward("gradient", "Your forward gives 3 x, the product: * multiplies, and ** takes the power. Write x**3.")
+def product_for_power(x):
+    return x * 3
+
+
 @wrong.backward("gradient", "Your gradient is g x^2: the factor 3 of the derivative 3 x^2 is missing.")
 def factor_missing(x, g):
     return g * x**2

@@ -110,8 +110,8 @@ wrong.habits(
     "float32_inside zeros_returned not_differentiable_twice writes_into_upstream",
     sign_flipped="Your gradient is scaled by alpha and not reversed: the sign is missing. It is -alpha times the "
     "upstream gradient.",
-    none_forgotten="Your backward returns one gradient. Torch wants one for each argument of forward: return the "
-    "gradient of x, and None for alpha.",
+    none_forgotten="Your backward returns one gradient, and forward has two arguments: return the gradient of x, then "
+    "None, for alpha.",
     nothing_returned="Your backward returns None for x (is a return statement missing?): x gets no gradient at all.",
     kept_outside_ctx="You keep alpha outside ctx (on the class, or in a global): a second call with another alpha "
     "overwrites it before the first one's backward. Each call has its own ctx: ctx.alpha = alpha.",
@@ -150,6 +150,17 @@ class marked_dirty(ReversalNew):
     def setup_context(ctx, inputs, output):
         ctx.alpha = inputs[1]
         ctx.mark_dirty(inputs[0])
+
+
+@task.mistake(
+    "gradient",
+    "You unpack inputs in the wrong order: x comes first and alpha second, as in forward. What you keep as alpha is x, so your "
+    "gradient is -x times the upstream gradient. Write x, alpha = inputs.",
+)
+class inputs_unpacked_backwards(ReversalNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.alpha, _ = inputs
 
 
 @wrong.backward("gradient", "Your gradient is reversed and not scaled: the factor alpha is missing.")
