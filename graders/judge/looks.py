@@ -403,7 +403,10 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
                 continue
             size = min(1.0, float(right.abs().max()))
             if torch.allclose(mine, right, rtol=1e-6, atol=1e-6 * size, equal_nan=True):
-                text = f"In float64 your {what} has the digits of float32 only: something narrows it on the way."
+                text = (
+                    f"In float64 your {what} has the digits of float32 only: most likely a .float(), or a tensor "
+                    "made without dtype=, narrows it on the way."
+                )
                 return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")
             to = f" with respect to {_differentiated(call, case)[place]}" if what == "gradient" else ""
             index = tuple((~exact).nonzero()[0].tolist())
@@ -595,6 +598,14 @@ def _narrow(r: Record) -> tuple[bool, ...]:
     """Return which of the float64 numbers would pass through float32 unchanged."""
     wide = [t for t in (*r.outputs, *(r.grads or ())) if t is not None and t.dtype == torch.float64]
     return tuple(same(t.float().double(), t) for t in wide)
+
+
+def ordinary(case: Case) -> bool:
+    """Return whether a case has float64 tensors of some numbers near 1, in a row or more."""
+    given = [a for a in case.args if isinstance(a, Tensor) and a.is_floating_point()]
+    ups = case.upstream if isinstance(case.upstream, tuple) else (case.upstream,)
+    wide = all(a.dtype == torch.float64 and a.numel() and a.ndim for a in given)
+    return bool(given) and wide and all(u is None or _ordinary(u) for u in (*given, *ups))
 
 
 # What a look at memory and manners has to go by, beside the numbers.

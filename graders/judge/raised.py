@@ -84,7 +84,8 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         re.compile(r"save_for_backward can only save variables"),
         _always(
             "save_for_backward takes tensors one by one, and no tuple, list or number. Unpack a tuple with a star, as "
-            "in ctx.save_for_backward(*inputs); keep a number as an attribute of ctx."
+            "in ctx.save_for_backward(*inputs); keep a number as an attribute of ctx, and see that inputs are unpacked "
+            "in the order of forward's arguments."
         ),
         SAVED_NUMBER.partition(": ")[2],
     ),
@@ -184,6 +185,22 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         _always(
             "Two vectors were multiplied where matrices are meant: .t() leaves a vector as it is, and @ of two "
             "vectors is one number. Make rows of them first, as in g.reshape(-1, g.shape[-1])."
+        ),
+        "",
+    ),
+    (
+        re.compile(r"view size is not compatible with input tensor's size and stride"),
+        _always(
+            "view() needs numbers that lie side by side in memory, and a tensor that was transposed or expanded has "
+            "others between them: use reshape, which copies where it must."
+        ),
+        "",
+    ),
+    (
+        re.compile(r"slice\(\) cannot be applied to a 0-dim tensor|too many indices for tensor of dimension 0"),
+        _always(
+            "x[...] with a slice needs a dimension, and an x of one number may have none. Nor is x[:] a copy, as it is "
+            "of a list: x.clone() is, and an elementwise operation needs no index."
         ),
         "",
     ),

@@ -37,6 +37,7 @@ from graders.judge.looks import (
     by_hand,
     first_finding,
     function,
+    ordinary,
     same_behaviour,
 )
 from graders.judge.outside import OUTSIDE, Outside, Weighed
@@ -53,6 +54,7 @@ W = TypeVar("W", bound=type[Any] | Callable[..., Any])  # a class with ``apply``
 NOT_OWN = "Where torch's own autograd is switched off, your solution does not give the right numbers."
 Index = Mapping[str, Mapping[str, Sequence[str]]]  # by mistake and check: the looks that may find fault with it
 FRESH = 1_000_003  # added to the seed for the inputs on which a mistake is recognised
+ALIKE = 2  # ordinary cases in which an answer must be wrong as a mistake is, to be taken for it whatever the edges show
 
 
 @dataclass(frozen=True)
@@ -465,11 +467,34 @@ class Task:
                 fitting = [m for m, blamed in zip(fitting, theirs, strict=True) if blamed == own]
         fitting = [m for m in fitting if self._fits(m, check, seed, yours, [look], rest)]
         fitting = [m for m in fitting if self.loses_by(m, check, seed) == look]
+        if not fitting:
+            return self._resembled(check, yours, operation, seed) if look in (*NUMBERS, "runs") else None
         for checks, looks in ((others, []), (self.checks, SYMPTOMS)):
             for tried in checks if len(fitting) > 1 else ():
                 yours = self._seen(tried, self._expected(tried, seed)[0], operation)
                 places = self._smallest_first(tried, seed)
                 fitting = [m for m in fitting if self._fits(m, tried, seed, yours, looks, places)]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _resembled(self, check: Check, yours: list[Record], operation: Operation, seed: int) -> Mistake | None:
+        """Return the one mistake that does in all ordinary cases what these records say; None if several do.
+
+        What an answer does at the edges, as with no numbers, with huge ones or in a narrow dtype, depends on how its
+        author spells a mistake: `/ rows` is nan for no rows, `/ max(rows, 1)` is not.
+        """
+        cases = self._expected(check, seed)[0]
+        places = [i for i in self._smallest_first(check, seed) if ordinary(cases[i])]
+        wrong = [i for i in places if self._blamed(check, seed, i, yours[i])]
+        if len(wrong) < ALIKE:
+            return None
+        places = [*wrong, *(i for i in places if i not in wrong)]
+        fitting = [m for m in self.mistakes if check.name in self.index.get(m.name, [check.name])]
+        fitting = [m for m in fitting if self._fits(m, check, seed, yours, [], places)]
+        for other in self.checks if len(fitting) > 1 else ():
+            cases = self._expected(other, seed)[0]
+            yours = self._seen(other, cases, operation)
+            places = [i for i in self._smallest_first(other, seed) if ordinary(cases[i])]
+            fitting = [m for m in fitting if self._fits(m, other, seed, yours, [], places)]
         return fitting[0] if len(fitting) == 1 else None
 
 

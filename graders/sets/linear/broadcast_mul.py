@@ -353,6 +353,21 @@ def aligned_at_the_left(part, mine):
 @wrong.step(
     "summed",
     "gradient",
+    "You sum the surplus axes away from the right, by sum(-1). Broadcasting aligns shapes at their right end, so the axes that were "
+    "added are the first ones: sum(0).",
+)
+def surplus_summed_from_the_right(part, mine):
+    while part.ndim > mine.ndim:
+        part = part.sum(-1)
+    for axis, size in enumerate(mine.shape):
+        if size == 1:
+            part = part.sum(axis, keepdim=True)
+    return part
+
+
+@wrong.step(
+    "summed",
+    "gradient",
     "Where the shapes differ you sum over the first axis alone. Sum over each axis that was added on the left, and "
     "over each axis of size 1 that was stretched, wherever it stands.",
 )
@@ -388,6 +403,15 @@ def mean_for_sum(part, mine):
 )
 def divides_output(a, b, y, g):
     return (g * y / a).sum_to_size(a.shape), (g * y / b).sum_to_size(b.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "You divide the output by a to get b: where a is 0 this is 0 / 0, nan. Save b, and multiply by it.",
+    saves=lambda a, b, y: (a, b, y),
+)
+def divides_output_by_a(a, b, y, g):
+    return (g * (y / a)).sum_to_size(a.shape), (g * a).sum_to_size(b.shape)
 
 
 @wrong.backward(

@@ -245,6 +245,24 @@ def sigmoid_for_silu(x):
     return torch.sigmoid(a) * b
 
 
+@task.mistake(
+    "value",
+    "You take the even and the odd elements, x[..., 0::2] and x[..., 1::2]. The task takes the first half and the second: "
+    "chunk(2, dim=-1), joined again by cat.",
+)
+class even_and_odd(SwiGLUNew):
+    @staticmethod
+    def forward(x):
+        return F.silu(x[..., 0::2]) * x[..., 1::2]
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        a, b = x[..., 0::2], x[..., 1::2]
+        s = torch.sigmoid(a)
+        return torch.stack([g * Steps.by_a(a, b, s), g * Steps.by_b(a, b, s)], -1).flatten(-2)
+
+
 @wrong.forward(
     "value",
     "You split along the first dimension (chunk and split do that unless told otherwise). The halves lie along the "

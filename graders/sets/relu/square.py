@@ -190,6 +190,15 @@ def view_in_forward(x):
     return (x.view(-1) * x.view(-1)).view(x.shape)
 
 
+@wrong.backward(
+    "gradient",
+    "You build the Jacobian as a matrix, with torch.diag, which takes one dimension alone. Of an elementwise operation only its "
+    "diagonal is not zero: multiply element by element, g * 2x.",
+)
+def jacobian_as_a_matrix(x, g):
+    return torch.diag(2 * x) @ g
+
+
 @wrong.forward("value", "Your forward returns 2x, the derivative; it should return x * x.")
 def derivative_for_value(x):
     return 2 * x

@@ -212,6 +212,12 @@ def float32_and_back(x):
     return x + (torch.round(x.float()).to(x.dtype) - x).detach()
 
 
+@task.mistake("value", NARROWED)
+def float32_all_the_way_and_back(x):
+    wide = x.float()
+    return (wide + (torch.round(wide) - wide).detach()).to(x.dtype)
+
+
 @task.mistake(
     "value",
     "You go through integers, which end at 2^31 or 2^63: larger numbers come back as something else. torch.round "
