@@ -153,6 +153,9 @@ def _differ(
         return None
     at = f" at index {index}" if index else ""
     text = f"Wrong {what}{at}{_around(call, case, index, yours.shape, upstream)}."
+    if yours[index].isnan() and not expected[index].isnan():
+        around = text.removeprefix(f"Wrong {what}").rstrip(".")
+        text = f"Your {what} is nan{around}: on the way stands inf / inf, inf - inf, 0 * inf or 0 / 0."
     a, b = number(yours[index]), number(expected[index])
     if a == b:  # they differ in later digits
         a, b = repr(yours[index].item()), repr(expected[index].item())
@@ -469,8 +472,9 @@ def guarded(call: str, case: Case, yours: Record, expected: Record) -> Finding |
         if _compare_grads("guarded", "gradient", call, case, grads, expected.grads):
             name = names[int(what.split()[1])] if what.startswith("argument") else what
             text = (
-                f"When {name} is changed in place between forward and backward, the gradient is silently wrong; "
-                "torch raises an error for a tensor that went through ctx.save_for_backward."
+                f"You keep {name} where torch does not watch it, as an attribute of ctx or as a tensor that shares its "
+                "memory: when it is changed in place before backward, the gradient is silently wrong. Use "
+                "ctx.save_for_backward."
             )
             return _found("guarded", call, case, text)
     return None

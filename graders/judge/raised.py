@@ -63,6 +63,14 @@ def _whole(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
     )
 
 
+def _keyword(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
+    return Raised(
+        f"The caller names an argument {found[1]}, and your forward has none of that name: call it as the task's text "
+        "does.",
+        heading,
+    )
+
+
 def _always(sentence: str) -> Say:
     return lambda found, names, heading: Raised(sentence, heading)
 
@@ -186,6 +194,11 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
             "Two vectors were multiplied where matrices are meant: .t() leaves a vector as it is, and @ of two "
             "vectors is one number. Make rows of them first, as in g.reshape(-1, g.shape[-1])."
         ),
+        "",
+    ),
+    (
+        re.compile(r"got an unexpected keyword argument '(\w{1,40})'"),
+        _keyword,
         "",
     ),
     (

@@ -397,6 +397,15 @@ def mean_for_sum(part, mine):
 
 @wrong.backward(
     "gradient",
+    "Your two gradients stand in each other's place: saved in one order, perhaps, and unpacked in the other. Return the gradient "
+    "of a first, g * b, and that of b second, g * a.",
+)
+def gradients_swapped(a, b, g):
+    return (g * a).sum_to_size(b.shape), (g * b).sum_to_size(a.shape)
+
+
+@wrong.backward(
+    "gradient",
     "You divide the output by a factor to get the other one: where the factor is 0 this is 0 / 0, nan. Save a and b, "
     "and multiply.",
     saves=lambda a, b, y: (a, b, y),

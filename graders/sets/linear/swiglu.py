@@ -325,6 +325,15 @@ def halves_swapped(ctx, g):
     return torch.cat([b, a], -1)
 
 
+@wrong.backward(
+    "gradient",
+    "You join the two halves of the gradient by stack along the last dimension, which puts their elements in turn, a0 b0 a1 b1. "
+    "They stand one behind the other, as in x: torch.cat([...], dim=-1).",
+)
+def halves_interleaved(ctx, g):
+    return torch.stack(SwiGLUNew.backward(ctx, g).chunk(2, -1), -1).flatten(-2)
+
+
 @wrong.step(
     "by_a",
     "gradient",

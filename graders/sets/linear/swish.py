@@ -357,6 +357,22 @@ def beta_gradient_divided(x, beta, s):
 
 @wrong.backward(
     "gradient",
+    "Your gradient for beta lacks the upstream gradient: multiply x^2 s (1 - s) by g before you sum it to beta's shape.",
+)
+def upstream_ignored_for_beta(x, beta, g):
+    return Steps.of(x, beta, g)[0], Steps.of(x, beta, torch.ones_like(g))[1]
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient for x lacks the upstream gradient: multiply s + beta x s (1 - s) by g.",
+)
+def upstream_ignored_for_x(x, beta, g):
+    return Steps.of(x, beta, torch.ones_like(g))[0], Steps.of(x, beta, g)[1]
+
+
+@wrong.backward(
+    "gradient",
     "You divide the output by x to get the sigmoid: at x = 0 this is 0 / 0, nan. Compute it again, "
     "torch.sigmoid(beta * x).",
     saves=lambda x, beta, y: (x, beta, y),

@@ -148,6 +148,15 @@ def branches_swapped(ctx, x, g):
 
 @wrong.backward(
     "gradient",
+    "Your backward applies leaky ReLU to the upstream gradient, whose sign chooses then. The sign of x has to choose: save x, and use "
+    "torch.where(x > 0, g, negative_slope * g).",
+)
+def sign_of_the_upstream(ctx, x, g):
+    return torch.where(g > 0, g, ctx.negative_slope * g), None
+
+
+@wrong.backward(
+    "gradient",
     "At exactly x = 0 your gradient is that of the right side (x >= 0, or x < 0 the other way round). Torch's "
     "convention takes the slope there: use x > 0.",
 )
