@@ -197,6 +197,30 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         "",
     ),
     (
+        re.compile(r"tuple index out of range"),
+        _always(
+            "An index points past the end of a tuple. ctx.needs_input_grad and inputs have one entry for each argument "
+            "of forward, the first at 0, and ctx is not among them."
+        ),
+        "",
+    ),
+    (
+        re.compile(r"Dimension out of range \(expected to be in range of"),
+        _always(
+            "You count a dimension from the front, and this input has fewer: dim=-1 is the last one whatever the shape "
+            "is."
+        ),
+        "",
+    ),
+    (
+        re.compile(r"shape '\[[\d, -]{0,99}\]' is invalid for input of size \d"),
+        _always(
+            "A reshape or view asks for another number of elements than there are: a sum before it went over the wrong "
+            "axes, or over too few or too many."
+        ),
+        "",
+    ),
+    (
         re.compile(r"got an unexpected keyword argument '(\w{1,40})'"),
         _keyword,
         "",

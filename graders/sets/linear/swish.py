@@ -365,6 +365,27 @@ def upstream_ignored_for_beta(x, beta, g):
 
 @wrong.backward(
     "gradient",
+    "You sum the derivative to beta's shape first, and multiply by the upstream gradient afterwards. Each element of the output has an "
+    "upstream gradient of its own: multiply first, then sum.",
+)
+def summed_before_product_for_beta(x, beta, g):
+    s = torch.sigmoid(beta * x)
+    slope = (x * x * s * (1 - s)).sum_to_size(beta.shape)
+    return Steps.of(x, beta, g)[0], (g * slope).sum_to_size(beta.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "At beta = 0 your gradient for beta is 0, as if the output did not depend on beta there. Its slope is x^2 / 4, which "
+    "x^2 s (1 - s) gives without a special case.",
+)
+def nothing_where_beta_is_zero(x, beta, g):
+    grad_x, grad_beta = Steps.of(x, beta, g)
+    return grad_x, torch.where(beta == 0, 0, grad_beta)
+
+
+@wrong.backward(
+    "gradient",
     "Your gradient for x lacks the upstream gradient: multiply s + beta x s (1 - s) by g.",
 )
 def upstream_ignored_for_x(x, beta, g):
