@@ -63,6 +63,15 @@ def _whole(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
     )
 
 
+def _unbound(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
+    name = found[1] or found[2]
+    return Raised(
+        f"{name} gets its value in a branch or a loop that did not run in this case, and is used after it: give it one "
+        "in every case, also where another argument alone wants a gradient.",
+        heading,
+    )
+
+
 def _keyword(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
     return Raised(
         f"The caller names an argument {found[1]}, and your forward has none of that name: call it as the task's text "
@@ -193,6 +202,19 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         _always(
             "Two vectors were multiplied where matrices are meant: .t() leaves a vector as it is, and @ of two "
             "vectors is one number. Make rows of them first, as in g.reshape(-1, g.shape[-1])."
+        ),
+        "",
+    ),
+    (
+        re.compile(r"cannot access local variable '(\w{1,40})'|local variable '(\w{1,40})' referenced before"),
+        _unbound,
+        "",
+    ),
+    (
+        re.compile(r"The size of tensor a \(\d{1,19}\) must match the size of tensor b \(\d{1,19}\)"),
+        _always(
+            "Two tensors meet in one operation, and along one axis their sizes differ and neither is 1: print both "
+            "shapes on the line before. Where an input is not square, a size was taken from the wrong tensor or axis."
         ),
         "",
     ),

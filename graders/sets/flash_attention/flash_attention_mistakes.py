@@ -1,5 +1,6 @@
 """Mistakes that only FlashAttention has: in backward, in what is kept for it, and in the causal mask."""
 
+import math
 from typing import Any
 
 import torch
@@ -173,6 +174,16 @@ wrong.habits(
 )
 def lse_without_sum(m, total):
     return m
+
+
+@wrong.step(
+    "lse",
+    "gradient",
+    "Your log-sum-exp is in powers of 2 (exp2 and log2), and backward takes it from natural scores under exp. Multiply it by ln 2 "
+    "before you save it, or use exp2 with scores times log2(e) in backward too.",
+)
+def lse_in_base_2(m, total):
+    return (m + total.log()) / math.log(2)
 
 
 @wrong.forward(
