@@ -290,19 +290,18 @@ def float_window(x, terms):
     top, bottom = canvas(rows=2, height=5.4)[1]
     names = [f"{v:g}" for v in x.tolist()]
     places = range(len(names))
-    powers = [v / 2.302585 for v in x.tolist()]  # of ten
     top.axvspan(-37.9, 38.5, color=BLUE, alpha=0.15, lw=0)
-    for place, power in zip(places, powers, strict=True):
-        lost = power > 38.5
-        top.barh(place, min(power, 46) + 46, left=-46, height=0.6, color=ORANGE if lost else BLUE, hatch="//" * lost)
-        top.text(47, place, "inf" if lost else f"1e{power:.0f}", va="center")
+    for place, v, value in zip(places, x.tolist(), x.exp().tolist(), strict=True):
+        style = {"color": ORANGE, "hatch": "//"} if value == float("inf") else {"color": BLUE}
+        top.barh(place, v / 2.3026 + 46, left=-46, height=0.6, **style)
+        top.text(47, place, f"{value:.0e}".replace("+", ""), va="center")
     top.set(xlim=(-46, 46), xticks=[-38, 0, 38], xticklabels=["1e-38", "1", "3e38"])
     top.set(title="exp(x): shaded is what float32 can hold")
     bottom.barh(places, terms[-1], height=0.6, color=BLUE)
     for earlier in terms[:-1]:
         bottom.barh(places[: len(earlier)], earlier, height=0.6, fill=False, ec=INK, ls=":", lw=1.2)
     for place, value in zip(places, terms[-1].tolist(), strict=True):
-        bottom.text(1.03, place, f"{value:.2f}", va="center")
+        bottom.text(1.03, place, f"{value:.2f}" if value > 0.01 else f"{value:.0e}", va="center")
     bottom.set(xlim=(0, 1.02), xticks=[0, 0.5, 1], title="exp(x - m): dotted, before m grew to the largest")
     for ax in (top, bottom):
         ax.set(yticks=list(places), yticklabels=names, ylim=(5.6, -0.6))

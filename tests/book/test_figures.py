@@ -525,7 +525,7 @@ def test_float_window_says_what_the_chapter_computes(visit: Callable[..., Watche
             shrunk = f", the old sum × {(states[-2][0] - m).exp():.4f}" if pieces > 1 else ""
             assert said(figure) == [
                 minus(f"a = {a}, {len(x)} numbers. ")
-                + f"In float32 {len(x) - lost - few} exponentials are whole, {few} short of digits, {lost} lost",
+                + f"Exponentials in float32: {len(x) - lost - few} whole, {few} short of digits, {lost} lost",
                 minus(f"Plain sum: {scientific(plain)}, its log {decimals(plain.log())}"),
                 minus(f"Relative to the largest: m = {m:g}, ℓ = {ell:.4f}{shrunk}"),
                 minus(f"m + log ℓ = {m + ell.log():.4f}"),

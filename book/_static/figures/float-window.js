@@ -19,7 +19,7 @@
       return { m, ell: float(float(one.ell * exp(one.m - m)) + float(two.ell * exp(two.m - m))) };
     };
     const [TINY, HUGE] = [2 ** -126, (2 - 2 ** -23) * 2 ** 127]; // the least number with all its digits, and the largest
-    const fate = (value) => (value === Infinity ? "lost" : value === 0 ? "lost" : value < TINY ? "short" : "whole");
+    const fate = (value) => (value === Infinity || value === 0 ? "lost" : value < TINY ? "short" : "whole");
     const decimals = (number) => (Number.isFinite(number) ? signed(number.toFixed(4)) : signed(number));
 
     const slider = range("a, added to all", -120, 120, 2, 100);
@@ -55,6 +55,8 @@
           line(px(k), top, low);
           say(px(k), low + 14, k ? power(k) : "1", "middle small");
         }
+        say(px(-49), low + 14, "0", "middle small");
+        say(px(49), low + 14, "∞", "middle small");
         xs.forEach((x, n) => {
           const y = top + n * ROW;
           const value = exp(x);
@@ -65,7 +67,7 @@
 
         // The terms of the pieces seen, relative to their largest number.
         const left = narrow ? 0 : room + 24;
-        const above = narrow ? low + 52 : top;
+        const above = narrow ? low + 58 : top;
         const below = above + (base.length + 1) * ROW;
         const m = Math.max(...xs.slice(0, count));
         const before = Math.max(...xs.slice(0, count - SIZE)); // -Infinity for the first piece
@@ -107,8 +109,8 @@
       speak(seen, `${k} of 3 pieces`);
       drawing.show();
       return [
-        [html("strong", {}, `a = ${signed(read(slider))}, ${xs.length} numbers.`), " In float32 ",
-          whole(`${count("whole")} exponentials are whole,`), " ", whole(`${count("short")} short of digits,`), " ",
+        [html("strong", {}, `a = ${signed(read(slider))}, ${xs.length} numbers.`), " Exponentials in float32: ",
+          whole(`${count("whole")} whole,`), " ", whole(`${count("short")} short of digits,`), " ",
           whole(`${count("lost")} lost`)],
         ["Plain sum: ", whole(`${plain === Infinity ? "∞" : short(plain)},`), " ", whole(`its log ${decimals(log(plain))}`)],
         ["Relative to the largest: ", whole(`m = ${signed(m)},`), " ", whole(`ℓ = ${decimals(ell)}`),
