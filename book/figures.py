@@ -343,7 +343,7 @@ def hessians(matrices):
         for i, row in enumerate(matrix.tolist()):
             for j, value in enumerate(row):
                 color = BLUE if value > 0 else ORANGE
-                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=color, alpha=min(1.6 * abs(value), 0.4), lw=0))
+                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=color, alpha=min(abs(value), 0.25), lw=0))
                 ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fill=False, ec=INK, lw=0.6))
                 ax.text(j + 0.48, i + 0.5, f"{value:.2f}", ha="center", va="center")
         ax.set(xlim=(0, len(matrix)), ylim=(len(matrix), 0), aspect="equal")
