@@ -280,6 +280,33 @@ def memory_time(ks, rows):
     bottom.set(title="all plans", xlabel="layer forwards", ylabel="KiB kept at most", xlim=(13, 220))
 
 
+def float_window(x, terms):
+    """Draw exponentials against float32's range, and below them the same relative to the largest number.
+
+    Args:
+        x: six numbers, of which some exponentials are outside.
+        terms: those relative to the largest number, of the first two, of four, of all.
+    """
+    top, bottom = canvas(rows=2, height=5.4)[1]
+    names = [f"{v:g}" for v in x.tolist()]
+    places = range(len(names))
+    top.axvspan(-37.9, 38.5, color=BLUE, alpha=0.15, lw=0)
+    for place, v, value in zip(places, x.tolist(), x.exp().tolist(), strict=True):
+        style = {"color": ORANGE, "hatch": "//"} if value == float("inf") else {"color": BLUE}
+        top.barh(place, v / 2.3026 + 46, left=-46, height=0.6, **style)
+        top.text(47, place, f"{value:.0e}".replace("+", ""), va="center")
+    top.set(xlim=(-46, 46), xticks=[-38, 0, 38], xticklabels=["1e-38", "1", "3e38"])
+    top.set(title="exp(x): shaded is what float32 can hold")
+    bottom.barh(places, terms[-1], height=0.6, color=BLUE)
+    for earlier in terms[:-1]:
+        bottom.barh(places[: len(earlier)], earlier, height=0.6, fill=False, ec=INK, ls=":", lw=1.2)
+    for place, value in zip(places, terms[-1].tolist(), strict=True):
+        bottom.text(1.03, place, f"{value:.2f}" if value > 0.01 else f"{value:.0e}", va="center")
+    bottom.set(xlim=(0, 1.02), xticks=[0, 0.5, 1], title="exp(x - m): dotted, before m grew to the largest")
+    for ax in (top, bottom):
+        ax.set(yticks=list(places), yticklabels=names, ylim=(5.6, -0.6))
+
+
 def shifted_sum(a, sums, b, slopes):
     """Plot the errors of two ways to compute log-sum-exp, and of two ways to compute its gradient.
 
@@ -307,7 +334,7 @@ def shifted_sum(a, sums, b, slopes):
 
 
 def hessians(matrices):
-    """Draw two small matrices with their numbers; the larger a number's size, the darker its cell.
+    """Draw two small matrices with their numbers: blue above 0, orange below, the stronger the larger.
 
     Args:
         matrices: name to a square matrix.
@@ -315,10 +342,10 @@ def hessians(matrices):
     for ax, (name, matrix) in zip(canvas(columns=2, height=2.8)[1], matrices.items(), strict=True):
         for i, row in enumerate(matrix.tolist()):
             for j, value in enumerate(row):
-                gray = max(0.92 - 3 * abs(value), 0.25)
-                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=str(gray), lw=0))
-                color = "0.05" if gray > 0.5 else "0.95"
-                ax.text(j + 0.48, i + 0.5, f"{value:.2f}", ha="center", va="center", color=color)
+                color = BLUE if value > 0 else ORANGE
+                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=color, alpha=min(abs(value), 0.25), lw=0))
+                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fill=False, ec=INK, lw=0.6))
+                ax.text(j + 0.48, i + 0.5, f"{value:.2f}", ha="center", va="center")
         ax.set(xlim=(0, len(matrix)), ylim=(len(matrix), 0), aspect="equal")
         ax.set(title=name, frame_on=False, xticks=[], yticks=[])
 

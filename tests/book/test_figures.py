@@ -24,6 +24,7 @@ FIGURES = {
     "read-matrix": "book/02_sigmoid",
     "fd-step": "book/02_sigmoid",
     "clip-value": "book/05_clipped_relu",
+    "float-window": "book/07_logsumexp",
     "streaming-lse": "book/07_logsumexp",
     "quantiser-bits": "book/08_qat",
     "attention-tiles": "book/10_flash_attention",
@@ -490,6 +491,101 @@ def test_clip_value_says_the_same_without_a_script(visit: Callable[..., Watched]
         assert cells == [str(value) for value in by_torch(float(clip))], clip
 
 
+# ------------------------------------------------------------------- float-window: what float32 holds of exp(x)
+
+SIX = (0.0, 1.0, 3.0, -20.0, 2.0, 4.0)
+
+
+def window(a: float, pieces: int) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
+    """The numbers of so many pieces, their exponentials in float32, and the states as the chapter merges them."""
+    code = chapter("07_logsumexp", "shift-right", "pieces-functions")
+    x = a + torch.tensor(SIX[: 2 * pieces])
+    return x, x.exp(), list(accumulate((code["state"](piece) for piece in x.split(2)), code["merge"]))
+
+
+def minus(text: str) -> str:
+    """A text with a true minus sign before its numbers, but not in a power of ten."""
+    return re.sub(r"(?<!e)-", "−", text)
+
+
+def test_float_window_says_what_the_chapter_computes(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "float-window")
+    slider, seen = figure.locator("input[type=range]").all()
+    assert slider.input_value() == "100" and seen.input_value() == "3"
+    fates = set()
+    for a in range(-120, 121, 4):
+        slider.fill(str(a))
+        for pieces in (1, 2, 3):
+            seen.fill(str(pieces))
+            x, powers, states = window(a, pieces)
+            (m, ell), plain = states[-1], powers.sum()
+            gone = (powers == 0) | powers.isinf()
+            short = (powers < torch.finfo(torch.float32).tiny) & ~gone
+            lost, few = gone.sum().item(), short.sum().item()
+            shrunk = f", the old sum × {(states[-2][0] - m).exp():.4f}" if pieces > 1 else ""
+            assert said(figure) == [
+                minus(f"a = {a}, {len(x)} numbers. ")
+                + f"Exponentials in float32: {len(x) - lost - few} whole, {few} short of digits, {lost} lost",
+                minus(f"Plain sum: {scientific(plain)}, its log {decimals(plain.log())}"),
+                minus(f"Relative to the largest: m = {m:g}, ℓ = {ell:.4f}{shrunk}"),
+                minus(f"m + log ℓ = {m + ell.log():.4f}"),
+            ]
+            fates.add((lost, few))
+        assert slider.get_attribute("aria-valuetext") == minus(f"a = {a}")
+        assert figure.locator("svg text.value").all_text_contents() == [scientific(power) for power in powers]
+        assert figure.locator("svg rect.bar.lost").count() == lost
+    assert {lost for lost, _ in fates} >= {0, 1, 6} and any(few for _, few in fates)
+
+
+def test_float_window_moves_above_and_stays_below(visit: Callable[..., Watched]) -> None:
+    """The bars relative to the largest number do not depend on a; a piece with a larger one shrinks them by c."""
+    figure = moved(visit, "float-window")
+    slider, seen = figure.locator("input[type=range]").all()
+
+    def widths() -> list[float]:
+        bars = figure.locator("svg rect.bar:not(.whole, .lost, .short, .ghost)")
+        return [float(bar.get_attribute("width")) for bar in bars.all()]
+
+    first = {}
+    for pieces in (1, 2, 3):
+        seen.fill(str(pieces))
+        x, _, states = window(100, pieces)
+        slider.fill("-120")
+        at_the_bottom = widths()
+        slider.fill("100")
+        assert widths() == pytest.approx(at_the_bottom)
+        m, ell = states[-1]
+        unit = widths()[-1] / ell.item()
+        assert widths()[:-1] == pytest.approx([unit * t for t in (x - m).exp().tolist()], abs=0.01)
+        first[pieces] = widths()[:2]
+    for pieces in (2, 3):
+        states = window(100, pieces)[2]
+        c = (states[-2][0] - states[-1][0]).exp().item()
+        assert first[pieces] == pytest.approx([c * width for width in first[pieces - 1]], rel=1e-4)
+
+
+def test_float_window_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    slid, merged = table(visit, "float-window").all()
+    rows = slid.locator("tbody tr").all()
+    assert len(rows) == 5
+    for row in rows:
+        a, *cells = row.locator("th, td").all_inner_texts()
+        _, powers, states = window(float(a.replace("−", "-")), 3)
+        (m, ell), plain = states[-1], powers.sum()
+        expected = [decimals(plain.log()), f"{m:g}", f"{ell:.4f}", f"{m + ell.log():.4f}"]
+        assert cells == [scientific(plain), *map(minus, expected)]
+    for number, row in enumerate(merged.locator("tbody tr").all(), 1):
+        x, _, states = window(100, number)
+        m, ell = states[-1]
+        assert row.locator("th, td").all_inner_texts() == [
+            f"{number}: ({', '.join(f'{v:g}' for v in x[-2:].tolist())})",
+            f"{m:g}",
+            f"{(states[-2][0] - m).exp():.4f}" if number > 1 else "",
+            f"{ell:.4f}",
+            f"{m + ell.log():.4f}",
+        ]
+
+
 # ------------------------------------------------------------------- streaming-lse: pieces merged in any order
 
 PIECES = ([85.0, 87.0], [88.0, 86.0], [90.0, 89.0, 90.0], [84.0], [91.0, 88.5], [NOTHING, NOTHING])
@@ -514,23 +610,23 @@ def scientific(number: Tensor | float, digits: int = 1) -> str:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_streaming_lse_says_what_the_chapter_computes(order: str, visit: Callable[..., Watched]) -> None:
-    figure, code = moved(visit, "streaming-lse"), chapter("07_logsumexp", "logsumexp1d", "pieces-functions")
+    figure, code = moved(visit, "streaming-lse"), chapter("07_logsumexp", "shift-right", "pieces-functions")
     figure.locator("select").select_option(order)
     slider = figure.locator("input[type=range]")
     pieces = [torch.tensor(PIECES[k]) for k in ORDERS[order]]
     end = decimals(torch.logsumexp(torch.cat(pieces).double(), 0))
-    m, s = torch.tensor(NOTHING), torch.tensor(0.0)  # nothing at all
+    m, ell = torch.tensor(NOTHING), torch.tensor(0.0)  # nothing at all
     for count in range(7):
-        own_m, own_s, last = m, s, "Nothing:"
+        own_m, own_ell, last = m, ell, "Nothing:"
         if count:
-            own_m, own_s = code["state"](pieces[count - 1])
-            m, s = code["merge"]((m, s), (own_m, own_s))
+            own_m, own_ell = code["state"](pieces[count - 1])
+            m, ell = code["merge"]((m, ell), (own_m, own_ell))
             last = f"The last, ({', '.join(f'{x:g}' for x in pieces[count - 1].tolist())}):"
         slider.fill(str(count))
         plain = plain_sum(pieces[:count])
         assert said(figure) == [
-            f"{count} of 6 pieces. {last} m = {own_m:g}, s = {decimals(own_s)}".replace("-inf", "−∞"),
-            f"Merged: m = {m:g}, s = {decimals(s)}, m + log s = {decimals(m + s.log())}".replace("-inf", "−∞"),
+            f"{count} of 6 pieces. {last} m = {own_m:g}, ℓ = {decimals(own_ell)}".replace("-inf", "−∞"),
+            f"Merged: m = {m:g}, ℓ = {decimals(ell)}, m + log ℓ = {decimals(m + ell.log())}".replace("-inf", "−∞"),
             f"Plain sum in float32: {scientific(plain)}, its log {decimals(plain.log())}",
             f"At the end: {', '.join(f'{name} {end}' for name in ORDERS)}",
         ]
@@ -552,19 +648,19 @@ def test_streaming_lse_draws_three_orders_that_end_at_one_point(visit: Callable[
 
 
 def test_streaming_lse_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
-    code = chapter("07_logsumexp", "logsumexp1d", "pieces-functions")
+    code = chapter("07_logsumexp", "shift-right", "pieces-functions")
     ways = []
     for order in ORDERS.values():
         states = accumulate((code["state"](torch.tensor(PIECES[k])) for k in order), code["merge"])
         ways.append(list(states))
     rows = table(visit, "streaming-lse").locator("tbody tr").all()
     for n, row in enumerate(rows):
-        m, s = ways[0][n]
+        m, ell = ways[0][n]
         plain = plain_sum([torch.tensor(piece) for piece in PIECES[: n + 1]])
         assert row.locator("th, td").all_inner_texts() == [
             f"{n + 1}: ({', '.join(f'{x:g}' for x in PIECES[n])})".replace("-inf", "−∞"),
             f"{m:g}",
-            decimals(s),
+            decimals(ell),
             *(decimals(way[n][0] + way[n][1].log()) for way in ways),
             scientific(plain),
         ]

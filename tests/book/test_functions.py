@@ -330,6 +330,11 @@ CASES: dict[str, dict[str, Case]] = {
         "LogSumExp1d": Case([(X,), (t(-901, -899.5),)], lambda f, x: f(x, 0)),
         "LogSoftmax": Case([(normal(2, 3, 4),), (normal(3, 3),)], lambda f, x: f(x, -1)),
         "SoftCrossEntropy": Case([(normal(3, 4), positive(3, 4))]),
+        "StreamedSoftmax": Case([(normal(7), 3), (t(-901, -899.5), 1)], lambda f, x, size: f(x, 0)),
+        "LinearCrossEntropy": Case(
+            [(normal(3, 2), normal(5, 2), torch.tensor([4, 0, 4]), 2)],
+            lambda f, lse, h, w, target, size: (f(h @ w.mT, target), lse(h @ w.mT, 1)),
+        ),
     },
     "08_qat.ipynb": {
         "FakeQuantBits": Case(

@@ -28,6 +28,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "pattern": "only the diagonal is left: True",
         "formula": "gradcheck passes\ngradgradcheck passes",
     },
+    "07_logsumexp": {
+        "shift": "1000 and 1001: 1001.3133",
+        "guard": "-inf right: -inf\n0.0 right: 0.0\ninf right: inf",
+        "gradient": "All 4 checks hold.",
+        "loss": "All 4 checks hold.",
+        "merge": "103.170 right: 103.170",
+        "sum": "right version: True\nwrong version: False",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",

@@ -12,14 +12,14 @@
     const guard = (m) => (Number.isFinite(m) ? m : 0);
     const state = (x) => {
       const m = Math.max(...x);
-      return { m, s: total(x.map((t) => exp(t - guard(m)))) };
+      return { m, ell: total(x.map((t) => exp(t - guard(m)))) };
     };
     const merge = (one, two) => {
       const m = Math.max(one.m, two.m);
-      return { m, s: float(float(one.s * exp(one.m - guard(m))) + float(two.s * exp(two.m - guard(m)))) };
+      return { m, ell: float(float(one.ell * exp(one.m - guard(m))) + float(two.ell * exp(two.m - guard(m)))) };
     };
-    const lse = ({ m, s }) => float(m + float(Math.log(s)));
-    const nothing = { m: -Infinity, s: 0 };
+    const lse = ({ m, ell }) => float(m + float(Math.log(ell)));
+    const nothing = { m: -Infinity, ell: 0 };
     // The states after 0, 1, ... 6 pieces.
     const stream = (order) => order.reduce((states, k) => [...states, merge(states.at(-1), state(pieces[k]))], [nothing]);
     const decimals = (number) => (Number.isFinite(number) ? number.toFixed(4) : signed(number));
@@ -28,9 +28,9 @@
     const chosen = choice("order", Object.keys(orders));
     const slider = range("pieces merged", 0, pieces.length, 1, 2);
     const drawing = plot({
-      name: "m and m + log s after each piece, in three orders that end at the same point",
+      name: "m and m + log ℓ after each piece, in three orders that end at the same point",
       x: linear({ from: 0, to: pieces.length, every: 1, name: "pieces merged" }),
-      y: linear({ from: 82.5, to: 92.5, every: 2, also: [[-Infinity, "−∞"]], name: "m (dashed), m + log s; elements of a piece (small)" }),
+      y: linear({ from: 82.5, to: 92.5, every: 2, also: [[-Infinity, "−∞"]], name: "m (dashed), m + log ℓ; elements of a piece (small)" }),
       height: 320,
     });
     const update = () => {
@@ -57,9 +57,9 @@
       return [
         [html("strong", {}, `${count} of ${pieces.length} pieces.`),
           count ? ` The last, (${piece.map(signed).join(", ")}): ` : " Nothing: ",
-          whole(`m = ${signed(own.m)},`), " ", whole(`s = ${decimals(own.s)}`)],
-        ["Merged: ", whole(`m = ${signed(now.m)},`), " ", whole(`s = ${decimals(now.s)},`), " ",
-          whole(`m + log s = ${decimals(lse(now))}`)],
+          whole(`m = ${signed(own.m)},`), " ", whole(`ℓ = ${decimals(own.ell)}`)],
+        ["Merged: ", whole(`m = ${signed(now.m)},`), " ", whole(`ℓ = ${decimals(now.ell)},`), " ",
+          whole(`m + log ℓ = ${decimals(lse(now))}`)],
         ["Plain sum in float32: ", whole(`${plain === Infinity ? "∞" : short(plain)},`), " ",
           whole(`its log ${decimals(float(Math.log(plain)))}`)],
         ["At the end: ", ...Object.entries(orders).flatMap(([name, each], n) => [n ? ", " : "", whole(`${name} ${end(each)}`)])],
