@@ -28,6 +28,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "pattern": "only the diagonal is left: True",
         "formula": "gradcheck passes\ngradgradcheck passes",
     },
+    "06_linear": {
+        "sums": "the same as autograd: True",
+        "matmul": "gradcheck: True",
+        "fold": "not as torch: []",
+        "mean": "All 4 checks hold.",
+        "softplus": "All 4 checks hold.",
+        "catch": "caught: True",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
