@@ -3,7 +3,7 @@
   "use strict";
   const { html, svg, whole, sum, range, choice, read, speak, sketch } = figureKit;
 
-  const PAIRS = [[[3, 1], [4]], [[3, 4], [4]], [[3, 4], [3, 1]], [[3, 4], []], [[3, 4], [3]], [[64, 1], [64, 1]], [[64, 1], [64]]];
+  const PAIRS = [[[3, 1], [4]], [[3, 4], [4]], [[3, 4], [1, 4]], [[3, 4], []], [[3, 4], [3]], [[64], [64]], [[64, 1], [64]]];
   const TURN = 10, END = 20; // places of the slider: forward is done, backward is done
   const count = (n) => Array.from({ length: n }, (_, i) => i);
   const size = (shape) => shape.reduce((a, b) => a * b, 1);
@@ -52,13 +52,13 @@
         const narrow = width < 560;
         const [gap, label, panel] = [16, 20, narrow ? width : (width - 24) / 2];
         const unit = Math.min((panel - gap) / 8, 42);
-        const height = 3 * label + 6 * unit + gap;
+        const height = 3 * label + 4 * unit + gap + (narrow ? 12 : 0);
         const parts = [];
         const forward = Math.min(read(slider) / TURN, 1);
         const backward = Math.max(read(slider) / TURN - 1, 0);
 
         const draw = (left, top, title, names, grids, share, back) => {
-          const [x0, y0] = [left + 4 * unit + gap, top + 2 * label + 3 * unit + gap]; // the corner of the result
+          const [x0, y0] = [left + 4 * unit + gap, top + 2 * label + unit + gap]; // the corner of the result
           const scale = large ? (3 * unit) / 64 : unit;
           const extent = (shape) => { // width and height of a tensor's drawing
             const [rows, columns] = padded(shape, 2);
@@ -90,9 +90,9 @@
               const at = ([i, j]) => [home[0] + j * unit, home[1] + i * unit];
               cells(shape).forEach((cell, k) => box(at(cell), ready ? grids[n][k] : "", ready ? "" : "off"));
               if (result && share > 0 && share < 1) {
-                cells(result).forEach(([i, j], k) => {
+                cells(result).forEach(([i, j]) => {
                   const from = at(cells(shape)[source(shape, i, j)]);
-                  box(between(from, [x0 + j * unit, y0 + i * unit]), back ? grids[2][k] : grids[n][source(shape, i, j)]);
+                  box(between(from, [x0 + j * unit, y0 + i * unit]), "", "flying");
                 });
               }
             }
