@@ -220,7 +220,7 @@ def line_fits(x, y, lines):
         ax.plot(x, w * x + c, dash, color=color)
         ax.text(left, top, f"targets as a {shape}", color=color)
     ax.plot(x[::4], y[::4], "o", color=INK, ms=4)
-    ax.set(xlabel="x", ylabel="y")
+    ax.set(xlabel="x", ylabel="y", xticks=[-1, 0, 1])
 
 
 def surrogates(x, curves):
