@@ -205,6 +205,24 @@ def broadcast_grids(forward, backward):
         ax.set(xlim=(-1.2, 6.3), ylim=(5.4, -1.1), aspect="equal", frame_on=False, xticks=[], yticks=[])
 
 
+def line_fits(x, y, lines):
+    """Plot points of a line over the lines that two shapes of the targets lead to.
+
+    Args:
+        x: places, of shape (n, 1).
+        y: the points there; every fourth is drawn.
+        lines: slope and offset by the shape, "column" and "row".
+    """
+    ax = canvas(height=2.8)[1][0]
+    looks = (("column", BLUE, "-", 0.35, -0.1), ("row", ORANGE, "--", -0.95, 0.75))
+    for shape, color, dash, left, top in looks:
+        w, c = lines[shape]
+        ax.plot(x, w * x + c, dash, color=color)
+        ax.text(left, top, f"targets as a {shape}", color=color)
+    ax.plot(x[::4], y[::4], "o", color=INK, ms=4)
+    ax.set(xlabel="x", ylabel="y", xticks=[-1, 0, 1])
+
+
 def surrogates(x, curves):
     """Plot piecewise constant functions over the surrogates whose gradients stand in for theirs.
 

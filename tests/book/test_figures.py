@@ -25,6 +25,7 @@ FIGURES = {
     "fd-step": "book/02_sigmoid",
     "clip-value": "book/05_clipped_relu",
     "float-window": "book/07_logsumexp",
+    "broadcast-shapes": "book/06_linear",
     "streaming-lse": "book/07_logsumexp",
     "quantiser-bits": "book/08_qat",
     "attention-tiles": "book/10_flash_attention",
@@ -584,6 +585,87 @@ def test_float_window_says_the_same_without_a_script(visit: Callable[..., Watche
             f"{ell:.4f}",
             f"{m + ell.log():.4f}",
         ]
+
+
+# ------------------------------------------------------------------- broadcast-shapes: copies out, gradients back
+
+SHAPES = [((3, 1), (4,)), ((3, 4), (4,)), ((3, 4), (1, 4)), ((3, 4), ()), ((3, 4), (3,))]
+SHAPES += [((64,), (64,)), ((64, 1), (64,))]
+
+
+def added(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[list[Tensor], Tensor, Tensor, list[Tensor]]:
+    """The figure's two tensors, their sum, its upstream gradient, and what comes back."""
+    counted = [torch.arange(1.0, math.prod(shape) + 1).reshape(shape) for shape in (one, two)]
+    a, b = (10 * counted[0]).requires_grad_(), counted[1].requires_grad_()
+    y = a + b
+    g = torch.arange(1.0, y.numel() + 1).reshape(y.shape)
+    return [a, b], y, g, list(torch.autograd.grad(y, (a, b), g))
+
+
+def drawn_numbers(figure: Locator, look: str) -> list[float]:
+    """The numbers in the boxes of one of the two panels."""
+    return [float(text) for text in figure.locator(f"svg text.{look}").all_text_contents()]
+
+
+@pytest.mark.parametrize("look", ["light-wide", "light-narrow"])
+@pytest.mark.parametrize(("one", "two"), SHAPES)
+def test_broadcast_shapes_draws_what_torch_computes(one: tuple, two: tuple, look: str, visit) -> None:
+    figure = moved(visit, "broadcast-shapes", look)
+    figure.locator("select").select_option(f"{one} and {two}")
+    lines = said(figure)
+    assert lines[0].startswith(f"{one} with {two}")
+    try:
+        inputs, y, g, back = added(one, two)
+    except RuntimeError as error:
+        found = re.search(r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", str(error))
+        assert lines[0].endswith("is refused.") and f"{found[1]} meets {found[2]}, and neither is 1" in lines[1]
+        assert figure.locator("svg text.back").count() == 0
+        return
+    assert f"gives {tuple(y.shape)}, {y.numel()} numbers." in lines[0]
+    assert ("the trap" in lines[0]) == (y.numel() == 4096)
+    for line, tensor, gradient in zip(lines[1:], inputs, back, strict=True):
+        times = y.numel() // tensor.numel()
+        assert f"is used {'once' if times == 1 else f'{times} times'}:" in line
+        code = line.partition("its gradient is ")[2]
+        assert re.fullmatch(r"g(\.sum\([^()]*\))?", code)
+        torch.testing.assert_close(eval(code, {"g": g}), gradient, rtol=0, atol=0)
+    if y.numel() < 64:
+        wanted = [n for t in (*inputs, y) for n in t.flatten().tolist()]
+        assert drawn_numbers(figure, "fore") == wanted
+        assert drawn_numbers(figure, "back") == [n for t in (*back, g) for n in t.flatten().tolist()]
+
+
+def test_broadcast_shapes_folds_what_it_copied(visit: Callable[..., Watched]) -> None:
+    """On the way the copies are as many as the result has numbers, for each of the two; at the end they are gone."""
+    figure = moved(visit, "broadcast-shapes")
+    figure.locator("select").select_option("(3, 1) and (4,)")
+    slider, counts = figure.locator("input"), {}
+    for place in (0, 5, 10, 15, 20):
+        slider.fill(str(place))
+        looks = ("rect.value.flying", "rect.grad.flying", "text.fore", "text.back")
+        counts[place] = tuple(figure.locator(f"svg {look}").count() for look in looks)
+    assert counts == {0: (0, 0, 7, 12), 5: (24, 0, 7, 12), 10: (0, 0, 19, 12), 15: (0, 24, 19, 12), 20: (0, 0, 19, 19)}
+    assert slider.get_attribute("aria-valuetext") == "backward is done"
+
+
+def test_broadcast_shapes_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = [row.inner_text() for row in table(visit, "broadcast-shapes").locator("tbody tr").all()]
+    figure = moved(visit, "broadcast-shapes")
+    assert figure.locator("option").all_inner_texts() == [f"{one} and {two}" for one, two in SHAPES]
+    for row, (one, two) in zip(rows, SHAPES, strict=True):
+        assert row.startswith(f"{one} and {two}")
+        figure.locator("select").select_option(f"{one} and {two}")
+        if "refused" in row:
+            assert "is refused" in said(figure)[0]
+            continue
+        _, y, _, back = added(one, two)
+        cells = row.split("\t")
+        assert cells[1] == str(tuple(y.shape))
+        for cell, line, gradient in zip(cells[2:], said(figure)[1:], back, strict=True):
+            code, _, numbers = cell.partition(": ")
+            assert line.endswith(code)
+            if numbers and y.numel() < 64:
+                assert [float(n) for n in numbers.split(", ")] == gradient.flatten().tolist()
 
 
 # ------------------------------------------------------------------- streaming-lse: pieces merged in any order

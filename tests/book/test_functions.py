@@ -227,6 +227,7 @@ NONE = torch.zeros(2, dtype=torch.int32)
 QKV = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
 LAYER = normal(5, 3), normal(4, 3, seed=1), normal(4, seed=2)
 BANDS = normal(3), (4 + normal(4).detach().abs()).requires_grad_(), normal(3, seed=1), normal(4, 2)
+INDEX = torch.tensor([[0, 2, 2], [1, 1, 3]])
 DIMS = [(normal(2, 3, 2), dim, keep) for dim in (None, 0, -1, (0, 2)) for keep in (False, True)]
 
 
@@ -305,10 +306,16 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "06_linear.ipynb": {
         "MatMul": Case([(normal(2, 3), normal(3, 4))]),
-        "Conv1d": Case(
-            [(normal(2, 3, 7), normal(4, 3, 3), 1), (normal(2, 3, 7), normal(4, 3, 3))],
-            lambda f, x, weight, padding=0: f(x, weight, padding=padding),
+        "BatchedMatMul": Case([(normal(5, 2, 3), normal(3, 4)), (normal(2, 1, 2, 3), normal(3, 3, 4))]),
+        "Conv1d": Case([(normal(2, 3, 8), normal(4, 3, 3), normal(4), 2, 1), (normal(2, 3, 7), normal(4, 3, 3))]),
+        "ChannelBias": Case([(normal(2, 3, 4, 3), normal(3))], lambda f, x, bias: f(x, bias.reshape(-1, 1, 1))),
+        "Gather": Case([(normal(2, 4), 1, INDEX)]),
+        "ScatterAdd": Case(
+            [(normal(2, 3), 1, INDEX, (2, 4))],
+            lambda f, x, dim, index, shape: f(x.new_zeros(shape), dim, index, x),
         ),
+        "Embedding": Case([(normal(4, 2), INDEX)], lambda f, weight, tokens: f(tokens, weight)),
+        "Scan": Case([(normal(4, 2), normal(4, 2, seed=1))]),
         "BiasAdd": Case([(normal(2, 3, 4), normal(4)), (normal(4), normal(4))]),
         "BroadcastDiv": Case(
             [(normal(3, 1), positive(4)), (normal(2, 3, 3), positive(1, 1, 3)), (t(1, -2), positive())]
