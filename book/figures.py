@@ -148,7 +148,7 @@ def spring_motion(s, u, x, bend):
         ax.plot(at, right, color=BLUE)
         ax.plot(at, wrong, "--", color=ORANGE)
     above.text(2.2, 0.62, "sin s", color=INK, ha="right")
-    above.text(2.0, 1.32, "found, and it meets \"the equation\"", color=INK, ha="right")
+    above.text(2.0, 1.32, 'found, and it meets "the equation"', color=INK, ha="right")
     above.set(xlabel="time s", title="the spring", ylim=(-1.5, 1.6), yticks=[-1, 0, 1])
     below.text(0.5, 15, "right: 24 x", color=INK, ha="right")
     below.text(0.9, -4.5, "EarlySlope: 0", color=INK, ha="right")
