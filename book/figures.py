@@ -147,12 +147,12 @@ def spring_motion(s, u, x, bend):
         ax.axhline(0, color=INK, lw=0.8)
         ax.plot(at, right, color=BLUE)
         ax.plot(at, wrong, "--", color=ORANGE)
-    above.text(2.2, 0.62, "sin s", color=INK, ha="right")
-    above.text(2.0, 1.32, 'found, and it meets "the equation"', color=INK, ha="right")
-    above.set(xlabel="time s", title="the spring", ylim=(-1.5, 1.6), yticks=[-1, 0, 1])
+    above.text(2.45, 0.2, "right: sin s", color=INK, ha="right")
+    above.text(3.05, 1.2, "found with EarlySlope", color=INK, ha="right")
+    above.set(xlabel="time s", title="the spring: a wrong motion, and no error", ylim=(-1.5, 1.6), yticks=[-1, 0, 1])
     below.text(0.5, 15, "right: 24 x", color=INK, ha="right")
     below.text(0.9, -4.5, "EarlySlope: 0", color=INK, ha="right")
-    below.set(xlabel="x", title="second derivative of $T_3$", yticks=[-20, 0, 20])
+    below.set(xlabel="x", title="the cause: the second derivative of $T_3$", yticks=[-20, 0, 20])
 
 
 def legendre_fit(x, target, curves, z, values, slopes):

@@ -53,10 +53,11 @@
         const way = (from, to, reached, returned) =>
           arrow(from, to, `way ${step >= returned ? "back" : ""} ${step >= reached ? "" : "off"}`, step >= returned);
 
-        way([0, 1], [1, 0], 1, 4);
-        way([1, 0], [2, 0], 1, 4);
+        const ends = square ? 4 : Infinity; // a constant v sends nothing on
+        way([0, 1], [1, 0], 1, ends);
+        way([1, 0], [2, 0], 1, ends);
         if (square) way([2, 0], [3, 0], 2, 4);
-        way([3, 0], [4, 1], 2, 3);
+        way([3, 0], [4, 1], 2, square ? 3 : Infinity);
         way([3, 2], [4, 1], 2, 3);
         if (cut) {
           const [mx, my] = arrow([0, 1], [1, 2], "way cut", false);
@@ -93,7 +94,7 @@
       const said = [
         cut ? ["Forward: y = 1. The slope, 9, is computed early, and kept."] : ["Forward: y = 1. x itself is kept."],
         [`Backward: v is ${v}, times the slope: `, whole(`b = ${v} · ${slope} = ${b}.`), cut ? " The slope comes back as a constant." : " The slope is made from x."],
-        ["Backward again, from b: ", whole(`${slope} to v,`), " ", whole(`${v} to the slope.`)],
+        ["Backward again, from b: ", square ? whole(`${slope} to v,`) : whole("v is a constant,"), " ", whole(cut ? `${v} to the slope, which ends there.` : `${v} to the slope.`)],
         [
           square ? whole(`By way of v: ${slope} · 2 · ${slope} = ${byV}.`) : "v is 1, a constant: nothing comes that way.", " ",
           cut ? "By way of the slope: no path." : whole(`By way of the slope: ${v} · ${bend} = ${bySlope}.`),
@@ -104,7 +105,7 @@
       return [
         [html("strong", {}, `Step ${step} of 4. `), ...said],
         ["Second derivative: ", whole(`${end},`), " ", html("span", { class: `verdict ${cut ? "wrong" : "right"}` }, cut ? "wrong, and silent" : "right"),
-          ...(cut ? [". True: ", whole(`${right}`)] : [])],
+          ...(cut ? [". ", whole(`True: ${right}`)] : [])],
       ];
     };
     return { controls: [keeps, loss, slider], drawings: [drawing], update, play: slider };
