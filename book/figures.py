@@ -133,6 +133,28 @@ def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
         ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
 
 
+def spring_motion(s, u, x, bend):
+    """Plot a wrong motion of a spring beside the right one; below it the second derivative of T_3 that is to blame.
+
+    Args:
+        s: times from -pi to pi.
+        u: the motion that was found.
+        x: points from -1 to 1.
+        bend: the wrong second derivative of T_3 at x.
+    """
+    above, below = canvas(rows=2, height=5.6)[1]
+    for ax, at, right, wrong in ((above, s, s.sin(), u), (below, x, 24 * x, bend)):
+        ax.axhline(0, color=INK, lw=0.8)
+        ax.plot(at, right, color=BLUE)
+        ax.plot(at, wrong, "--", color=ORANGE)
+    above.text(2.45, 0.2, "right: sin s", color=INK, ha="right")
+    above.text(3.05, 1.2, "found with EarlySlope", color=INK, ha="right")
+    above.set(xlabel="time s", title="the spring: a wrong motion, and no error", ylim=(-1.5, 1.6), yticks=[-1, 0, 1])
+    below.text(0.5, 15, "right: 24 x", color=INK, ha="right")
+    below.text(0.9, -4.5, "EarlySlope: 0", color=INK, ha="right")
+    below.set(xlabel="x", title="the cause: the second derivative of $T_3$", yticks=[-20, 0, 20])
+
+
 def legendre_fit(x, target, curves, z, values, slopes):
     """Plot the fit of a target as it forms; below it P_n and its derivative, n from 1.
 

@@ -23,6 +23,8 @@ FIGURES = {
     "tape": "book/01_relu",
     "read-matrix": "book/02_sigmoid",
     "fd-step": "book/02_sigmoid",
+    "cut-path": "book/04_legendre",
+    "sine-fit": "book/04_legendre",
     "clip-value": "book/05_clipped_relu",
     "float-window": "book/07_logsumexp",
     "broadcast-shapes": "book/06_linear",
@@ -419,6 +421,100 @@ def test_fd_step_says_the_same_without_a_script(visit: Callable[..., Watched]) -
             assert float(error) == pytest.approx(abs(expected - 0.8), rel=0.06, abs=noise), (h, cell)
             cut = -0.256 * float(h) ** 2 / 6  # the third derivative is -0.256
             assert why == ("truncation" if abs(cut) > abs(expected - 0.8 - cut) else "rounding"), (h, cell)
+
+
+# ------------------------------------------------------------------- cut-path: a slope that was computed early
+
+LOSSES = {"y²": torch.square, "y": lambda y: y}
+KEEPS = {"x": "Chebyshev", "the slope, computed early": "EarlySlope"}
+
+
+def two_backwards(keeps: str, loss: str) -> tuple[float, float, float]:
+    """b, the second derivative that the chapter's own Function gives, and the true one, of the loss of T_3 at 1."""
+    op = chapter("04_legendre", "early-slope", "chebyshev")[KEEPS[keeps]].apply
+    # The slope of EarlySlope is 0/0 at 1 itself; beside it, it's right to six digits.
+    at = torch.tensor(1.0 if keeps == "x" else 1 - 1e-9, dtype=torch.float64, requires_grad=True)
+    (b,) = torch.autograd.grad(LOSSES[loss](op(at, 3)), at, create_graph=True)
+    polynomial = LOSSES[loss](4 * at**3 - 3 * at)
+    (first,) = torch.autograd.grad(polynomial, at, create_graph=True)
+    (true,) = torch.autograd.grad(first, at)
+    second = torch.autograd.functional.hessian(lambda x: LOSSES[loss](op(x, 3)), at.detach())
+    return b.item(), second.item(), true.item()
+
+
+@pytest.mark.parametrize("look", ["light-wide", "light-narrow"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("keeps", KEEPS)
+def test_cut_path_ends_as_the_chapter_s_functions_do(keeps: str, loss: str, look: str, visit) -> None:
+    b, second, true = two_backwards(keeps, loss)
+    figure = moved(visit, "cut-path", look)
+    figure.locator("select").nth(0).select_option(keeps)
+    figure.locator("select").nth(1).select_option(loss)
+    figure.locator("input").fill("2")
+    assert int(re.search(r"b = .* = (\d+)\.", said(figure)[0])[1]) == pytest.approx(b, rel=1e-6)
+    figure.locator("input").fill("4")
+    told = " ".join(said(figure)[1].split())
+    assert int(re.match(r"Second derivative: (\d+),", told)[1]) == pytest.approx(second, rel=1e-6)
+    right = second == pytest.approx(true, rel=1e-6)
+    assert right == (keeps == "x") == told.endswith("right")
+    assert right or int(re.search(r"True: (\d+)$", told)[1]) == pytest.approx(true, rel=1e-6)
+    assert (figure.locator("path.cut").count() > 0) == (not right)
+
+
+def test_cut_path_adds_what_comes_by_each_path(visit: Callable[..., Watched]) -> None:
+    """The two gradients that are drawn beside x are the whole, together."""
+    figure = moved(visit, "cut-path")
+    figure.locator("select").nth(0).select_option("x")
+    pills = [text for text in texts(figure, "score") if text.isdecimal()]
+    assert {"162", "48", "9", "2", "18", "1"} <= set(pills)
+    assert two_backwards("x", "y²")[1] == 162 + 48
+    figure.locator("select").nth(0).select_option("the slope, computed early")
+    assert "48" not in texts(figure, "score") and "–" in texts(figure, "score")
+
+
+def test_cut_path_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = [row.inner_text().split("\t") for row in table(visit, "cut-path").locator("tbody tr").all()]
+    for column, keeps in enumerate(KEEPS, 1):
+        b, second, _ = two_backwards(keeps, "y²")
+        ends = [float(row[column].split("= ")[-1]) for row in (rows[1], rows[4], rows[5])]
+        assert ends == pytest.approx([b, second, two_backwards(keeps, "y")[1]], rel=1e-6)
+
+
+# ------------------------------------------------------------------- sine-fit: the fit as it forms
+
+
+@cache
+def fitted() -> dict[int, tuple[float, float, float]]:
+    """By step: the loss of the chapter's fit before the step's update, the value at pi, and the largest gap."""
+    curve = chapter("04_legendre", "p3", "module-class")["P3Curve"](0.0, -1.0, 0.0, 0.3)
+    x = torch.linspace(-torch.pi, torch.pi, 2000, dtype=torch.float64)
+    optimizer, states = torch.optim.SGD(curve.parameters(), lr=5e-6), {}
+    for step in range(2000):
+        off = curve(x) - torch.sin(x)
+        loss = off.square().sum()
+        states[step] = loss.item(), curve(x[-1]).item(), off.abs().max().item()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return states
+
+
+def test_sine_fit_says_what_the_chapter_s_fit_does(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "sine-fit")
+    for place in range(0, 101, 5):
+        figure.locator("input").fill(str(place))
+        numbers = re.findall(r"−?\d+(?:\.\d+)?", " ".join(said(figure)))
+        step, loss, _, _, end, gap = (float(number.replace("−", "-")) for number in numbers)
+        assert step == max(20 * place - 1, 0)
+        assert (loss, end, gap) == pytest.approx(fitted()[step], abs=6e-3)
+        assert (end, gap) == pytest.approx(fitted()[step][1:], abs=6e-4)
+
+
+def test_sine_fit_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    for row in table(visit, "sine-fit").locator("tbody tr").all():
+        step, *shown = (float(text.replace("−", "-")) for text in row.inner_text().split("\t"))
+        assert shown == pytest.approx(fitted()[step], abs=6e-3)
+        assert shown[1:] == pytest.approx(fitted()[step][1:], abs=6e-4)
 
 
 # ------------------------------------------------------------------- clip-value: which branch a clip value reaches

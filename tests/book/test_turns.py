@@ -44,6 +44,13 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "softplus": "All 4 checks hold.",
         "catch": "caught: True",
     },
+    "04_legendre": {
+        "paths": "autograd's second derivative: True",
+        "chebyshev": "All 3 checks hold.",
+        "p3": "gradcheck: True\ngradgradcheck: True",
+        "product": "H v: tensor([26.,  2.])",
+        "degree": "at n = 2: True",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
