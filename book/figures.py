@@ -205,6 +205,28 @@ def broadcast_grids(forward, backward):
         ax.set(xlim=(-1.2, 6.3), ylim=(5.4, -1.1), aspect="equal", frame_on=False, xticks=[], yticks=[])
 
 
+def two_roads(x, values, slopes):
+    """Plot a step over its ramp, and the slope of each.
+
+    Args:
+        x: points.
+        values: of the "step" and of the "ramp".
+        slopes: the same functions' slopes.
+    """
+    forward, backward = canvas(columns=2, height=2.6)[1]
+    forward.plot(x, values["ramp"], "--", color=ORANGE)
+    backward.plot(x, slopes["ramp"], color=ORANGE)
+    for side in (x <= 0, x > 0):
+        forward.plot(x[side], values["step"][side], color=BLUE)
+        backward.plot(x[side], slopes["step"][side], ":", color=INK)
+    forward.text(-1.5, 0.08, "the step", color=BLUE)
+    forward.text(-0.12, 0.6, "a ramp", color=ORANGE, ha="right")
+    backward.text(0, 1.06, "of the ramp", color=ORANGE, ha="center")
+    backward.text(0, 0.08, "of the step", color=INK, ha="center")
+    for ax, title in ((forward, "forward: the value"), (backward, "backward: the slope")):
+        ax.set(title=title, xlabel="x", ylim=(-0.1, 1.25), xticks=[-1, 0, 1], yticks=[0, 1])
+
+
 def surrogates(x, curves):
     """Plot piecewise constant functions over the surrogates whose gradients stand in for theirs.
 
