@@ -428,7 +428,7 @@ WAYS = {"a ramp": "Step", "the identity": "IdentityStep", "nothing": "composed"}
 @cache
 def roads() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, object]]:
     """The chapter's steps and what training by each gives, by what backward pretends."""
-    code = chapter("03_ste", "plumbing", "problem-net", "problem-train", "problem-run", "identity", "functions")
+    code = chapter("03_ste", "problem-net", "problem-train", "problem-run", "identity", "functions")
     steps = {way: getattr(code[name], "apply", code[name]) for way, name in WAYS.items()}
     return steps, {way: code["train"](step) for way, step in steps.items()}
 
