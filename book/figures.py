@@ -221,8 +221,8 @@ def two_roads(x, values, slopes):
         backward.plot(x[side], slopes["step"][side], ":", color=INK)
     forward.text(-1.5, 0.08, "the step", color=BLUE)
     forward.text(-0.12, 0.6, "a ramp", color=ORANGE, ha="right")
-    backward.text(0, 1.06, "of the ramp", color=ORANGE, ha="center")
-    backward.text(0, 0.08, "of the step", color=INK, ha="center")
+    backward.text(0, 1.06, "the ramp's", color=ORANGE, ha="center")
+    backward.text(0.58, 0.08, "the step's", color=INK)
     for ax, title in ((forward, "forward: the value"), (backward, "backward: the slope")):
         ax.set(title=title, xlabel="x", ylim=(-0.1, 1.25), xticks=[-1, 0, 1], yticks=[0, 1])
 
