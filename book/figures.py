@@ -243,6 +243,26 @@ def line_fits(x, y, lines):
         ax.text(left, top, f"targets as a {shape}", color=color)
     ax.plot(x[::4], y[::4], "o", color=INK, ms=4)
     ax.set(xlabel="x", ylabel="y", xticks=[-1, 0, 1])
+def two_roads(x, values, slopes):
+    """Plot a step over its ramp, and the slope of each.
+
+    Args:
+        x: points.
+        values: of the "step" and of the "ramp".
+        slopes: the same functions' slopes.
+    """
+    forward, backward = canvas(columns=2, height=2.6)[1]
+    forward.plot(x, values["ramp"], "--", color=ORANGE)
+    backward.plot(x, slopes["ramp"], color=ORANGE)
+    for side in (x <= 0, x > 0):
+        forward.plot(x[side], values["step"][side], color=BLUE)
+        backward.plot(x[side], slopes["step"][side], ":", color=INK)
+    forward.text(-1.5, 0.08, "the step", color=BLUE)
+    forward.text(-0.12, 0.6, "a ramp", color=ORANGE, ha="right")
+    backward.text(0, 1.06, "the ramp's", color=ORANGE, ha="center")
+    backward.text(0.58, 0.08, "the step's", color=INK)
+    for ax, title in ((forward, "forward: the value"), (backward, "backward: the slope")):
+        ax.set(title=title, xlabel="x", ylim=(-0.1, 1.25), xticks=[-1, 0, 1], yticks=[0, 1])
 
 
 def surrogates(x, curves):

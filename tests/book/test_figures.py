@@ -25,6 +25,7 @@ FIGURES = {
     "fd-step": "book/02_sigmoid",
     "cut-path": "book/04_legendre",
     "sine-fit": "book/04_legendre",
+    "two-roads": "book/03_ste",
     "clip-value": "book/05_clipped_relu",
     "float-window": "book/07_logsumexp",
     "broadcast-shapes": "book/06_linear",
@@ -515,6 +516,68 @@ def test_sine_fit_says_the_same_without_a_script(visit: Callable[..., Watched]) 
         step, *shown = (float(text.replace("−", "-")) for text in row.inner_text().split("\t"))
         assert shown == pytest.approx(fitted()[step], abs=6e-3)
         assert shown[1:] == pytest.approx(fitted()[step][1:], abs=6e-4)
+
+
+# ------------------------------------------------------------------- two-roads: a step forward, a surrogate backward
+
+WAYS = {"a ramp": "Step", "the identity": "IdentityStep", "nothing": "composed"}  # as the chapter calls them
+
+
+@cache
+def roads() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, object]]:
+    """The chapter's steps and what training by each gives, by what backward pretends."""
+    code = chapter("03_ste", "problem-net", "problem-train", "problem-run", "identity", "functions")
+    steps = {way: getattr(code[name], "apply", code[name]) for way, name in WAYS.items()}
+    return steps, {way: code["train"](step) for way, step in steps.items()}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_roads_send_back_what_the_chapter_s_functions_do(way: str, visit: Callable[..., Watched]) -> None:
+    figure, step = moved(visit, "two-roads"), roads()[0][way]
+    figure.locator("select").select_option(way)
+    assert figure.locator("select option").all_inner_texts() == list(WAYS)
+    for k in range(-6, 7):
+        x = torch.tensor(k / 4, dtype=torch.float64, requires_grad=True)
+        (back,) = torch.autograd.grad(step(x), x, torch.tensor(-2.0, dtype=torch.float64))
+        figure.locator("input").first.fill(str(k / 4))
+        line = " ".join(said(figure)[0].replace("−", "-").split())
+        assert line.startswith(f"x = {k / 4:g}. Forward gives {step(x).item():g}. Backward gets -2, and ")
+        assert line.endswith(f"x gets {back.item() + 0:g}.")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_roads_draw_the_run_of_the_chapter(way: str, visit: Callable[..., Watched]) -> None:
+    """Loss, bits and each weight's way, where the slider can stand."""
+    figure, run = moved(visit, "two-roads"), roads()[1][way]
+    figure.locator("select").select_option(way)
+    slider, drawn = figure.locator("input").nth(1), figure.locator("svg").nth(1)
+    for now in range(0, 100, 3):
+        slider.fill(str(now))
+        bits = " ".join(f"{w > 0:d}" for w in run.path[now, :8])
+        line = " ".join(said(figure)[1].split())
+        assert line == f"Training step {now}. Loss {run.losses[now]:.2f}, bits {bits}"
+    (_, top), (_, bottom) = (corners(law)[0] for law in drawn.locator("polyline.law").all())
+    lines = [corners(line) for line in drawn.locator("polyline.one").all()]
+    assert len(lines) == 8
+    for line, weights in zip(lines, run.path[::3, :8].T.tolist(), strict=True):
+        heights = [0.5 - (y - top) / (bottom - top) for _, y in line]  # the two laws stand at 1/2 and -1/2
+        assert heights == pytest.approx(weights, abs=2e-3)
+    left, right = lines[0][0][0], lines[0][-1][0]
+    assert [x for x, _ in lines[0]] == pytest.approx([left + n * (right - left) / 33 for n in range(34)])
+
+
+def test_two_roads_say_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    steps, runs = roads()
+    shown = {}
+    for row in table(visit, "two-roads").locator("tbody tr").all():
+        head, *cells = row.locator("th, td").all_inner_texts()
+        shown[head] = [float(cell.replace("−", "-")) for cell in cells]
+    assert list(shown) == list(WAYS)
+    for way, (near, far, loss) in shown.items():
+        x = torch.tensor([-0.25, -1], dtype=torch.float64, requires_grad=True)
+        (back,) = torch.autograd.grad(steps[way](x), x, torch.full_like(x, -2))
+        assert [near, far] == back.tolist()
+        assert loss == round(runs[way].losses[-1], 2)
 
 
 # ------------------------------------------------------------------- clip-value: which branch a clip value reaches

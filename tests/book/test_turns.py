@@ -51,6 +51,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "product": "H v: tensor([26.,  2.])",
         "degree": "at n = 2: True",
     },
+    "03_ste": {
+        "numbers": "mine is the ramp's: True",
+        "step": "All 5 checks hold.",
+        "stop": "second term, for z and for the code: (tensor(-0.7500), None)",
+        "scale": "All 5 checks hold.",
+        "hook": "with my hook: 1.0",
+        "catch": "both are caught: True",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
