@@ -243,6 +243,8 @@ def line_fits(x, y, lines):
         ax.text(left, top, f"targets as a {shape}", color=color)
     ax.plot(x[::4], y[::4], "o", color=INK, ms=4)
     ax.set(xlabel="x", ylabel="y", xticks=[-1, 0, 1])
+
+
 def two_roads(x, values, slopes):
     """Plot a step over its ramp, and the slope of each.
 

@@ -28,13 +28,20 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "pattern": "only the diagonal is left: True",
         "formula": "gradcheck passes\ngradgradcheck passes",
     },
-    "07_logsumexp": {
-        "shift": "1000 and 1001: 1001.3133",
-        "guard": "-inf right: -inf\n0.0 right: 0.0\ninf right: inf",
-        "gradient": "All 4 checks hold.",
-        "loss": "All 4 checks hold.",
-        "merge": "103.170 right: 103.170",
-        "sum": "right version: True\nwrong version: False",
+    "03_ste": {
+        "numbers": "mine is the ramp's: True",
+        "step": "All 5 checks hold.",
+        "stop": "second term, for z and for the code: (tensor(-0.7500), None)",
+        "scale": "All 5 checks hold.",
+        "hook": "with my hook: 1.0",
+        "catch": "both are caught: True",
+    },
+    "04_legendre": {
+        "paths": "autograd's second derivative: True",
+        "chebyshev": "All 3 checks hold.",
+        "p3": "gradcheck: True\ngradgradcheck: True",
+        "product": "H v: tensor([26.,  2.])",
+        "degree": "at n = 2: True",
     },
     "06_linear": {
         "sums": "the same as autograd: True",
@@ -44,20 +51,13 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "softplus": "All 4 checks hold.",
         "catch": "caught: True",
     },
-    "04_legendre": {
-        "paths": "autograd's second derivative: True",
-        "chebyshev": "All 3 checks hold.",
-        "p3": "gradcheck: True\ngradgradcheck: True",
-        "product": "H v: tensor([26.,  2.])",
-        "degree": "at n = 2: True",
-    },
-    "03_ste": {
-        "numbers": "mine is the ramp's: True",
-        "step": "All 5 checks hold.",
-        "stop": "second term, for z and for the code: (tensor(-0.7500), None)",
-        "scale": "All 5 checks hold.",
-        "hook": "with my hook: 1.0",
-        "catch": "both are caught: True",
+    "07_logsumexp": {
+        "shift": "1000 and 1001: 1001.3133",
+        "guard": "-inf right: -inf\n0.0 right: 0.0\ninf right: inf",
+        "gradient": "All 4 checks hold.",
+        "loss": "All 4 checks hold.",
+        "merge": "103.170 right: 103.170",
+        "sum": "right version: True\nwrong version: False",
     },
     "10_flash_attention": {
         "row": "the sum over all four: True",
@@ -89,7 +89,7 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
-@pytest.mark.parametrize("stem", RIGHT)
+@pytest.mark.parametrize("stem", RIGHT, ids="book/{}".format)
 def test_every_turn_is_known_and_unfilled(stem: str) -> None:
     notebook = read(stem)
     found = {turn.name: turn for turn in turns(notebook)}
@@ -99,7 +99,7 @@ def test_every_turn_is_known_and_unfilled(stem: str) -> None:
         assert RIGHT[stem][name] not in text(notebook.cells[turn.asks]), f"{name} is right before anything is written"
 
 
-@pytest.mark.parametrize("stem", RIGHT)
+@pytest.mark.parametrize("stem", RIGHT, ids="book/{}".format)
 def test_filled_in_every_turn_is_right(stem: str) -> None:
     """All cells run, the turns' too, and each that asks says yes."""
     notebook = run(filled(read(stem)))
@@ -109,7 +109,7 @@ def test_filled_in_every_turn_is_right(stem: str) -> None:
         )
 
 
-@pytest.mark.parametrize("stem", RIGHT)
+@pytest.mark.parametrize("stem", RIGHT, ids="book/{}".format)
 def test_a_reader_soon_writes_something(stem: str) -> None:
     notebook = read(stem)
     first = next(turns(notebook)).cell
@@ -118,7 +118,7 @@ def test_a_reader_soon_writes_something(stem: str) -> None:
     assert len(prose.split()) <= FIRST
 
 
-@pytest.mark.parametrize("stem", RIGHT)
+@pytest.mark.parametrize("stem", RIGHT, ids="book/{}".format)
 def test_what_a_chapter_quotes_the_graders_say(stem: str) -> None:
     """A quotation below a turn is the message of a known mistake."""
     notebook = read(stem)
