@@ -28,6 +28,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "pattern": "only the diagonal is left: True",
         "formula": "gradcheck passes\ngradgradcheck passes",
     },
+    "05_clipped_relu": {
+        "pull": "the same as measured: True",
+        "bound": "All 5 checks hold.",
+        "learn": "All 6 checks hold.",
+        "scale": "with: (tensor([0.6000, 0.8000], dtype=torch.float64),)",
+        "reach": "2.4000], dtype=torch.float64,\n       requires_grad=True)",
+        "edges": "parity catches it: True",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
