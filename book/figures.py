@@ -176,7 +176,12 @@ def walked_past(path):
     ax.annotate("step 100", (alphas[-1], errors[-1]), (10, -3), textcoords="offset points", color=INK)
     lowest = min(path, key=lambda step: step[1])
     ax.annotate(
-        f"lowest, at {lowest[0]:.1f}", lowest, (0, 48), textcoords="offset points", color=INK, ha="center",
+        f"lowest, at {lowest[0]:.1f}",
+        lowest,
+        (0, 48),
+        textcoords="offset points",
+        color=INK,
+        ha="center",
         arrowprops={"arrowstyle": "->", "color": INK, "shrinkB": 6},
     )
     ax.set(xlabel="range α", title="mean squared error", xlim=(0, 4.3), ylim=(0, 0.72))

@@ -424,7 +424,7 @@ def test_fd_step_says_the_same_without_a_script(visit: Callable[..., Watched]) -
 
 
 def tugged(start: float, steps: int) -> dict[str, tuple[float, float, float, float]]:
-    """By the chapter's own code: the range found, its error, clipping's pull and rounding's, with both and by item()."""
+    """The chapter's own code, with both pulls and by item(): range, error, the pull of clipping and that of rounding."""
     names = chapter("05_clipped_relu", "problem-data", "problem-fit")
     activations, found = names["activations"], {}
     for way, clip in {"whole": lambda x, a: x.clamp(-a, a), "item": names["by_number"]}.items():
@@ -440,7 +440,7 @@ def tugged(start: float, steps: int) -> dict[str, tuple[float, float, float, flo
 def test_tug_counts_the_chapter_s_activations() -> None:
     """Its bins hold them all, and the walks below begin from these counts alone."""
     source = (ROOT / "book/_static/figures/tug.js").read_text(encoding="utf-8")
-    counts = [int(n) for n in re.search(r"COUNTS = \[(.+?)\]", source, re.DOTALL)[1].replace("\n", " ").split(",")]
+    counts = [int(n) for n in re.search(r"COUNTS = \[(.+?)\]", source, re.DOTALL)[1].strip().strip(",").split(",")]
     activations = chapter("05_clipped_relu", "problem-data", "problem-fit")["activations"]
     edges = torch.linspace(-4, 4, 161, dtype=torch.float64)
     assert activations.abs().max() < 4
@@ -456,14 +456,18 @@ def test_tug_says_what_the_chapter_computes(start: float, steps: int, visit: Cal
     for line, (alpha, error, out, inward) in zip(said(figure), tugged(start, steps).values(), strict=True):
         shown = [float(n) for n in re.findall(r"\d+\.\d+", line)]
         pulls = [out, inward] if line.startswith("whole") else [inward, out]
-        assert shown == [pytest.approx(alpha, abs=0.011), *(pytest.approx(n, abs=2.1e-3) for n in (error, *pulls))], line
+        assert shown == [pytest.approx(alpha, abs=0.011), *(pytest.approx(n, abs=2.1e-3) for n in (error, *pulls))], (
+            line
+        )
 
 
 def test_tug_draws_the_range_where_it_is(visit: Callable[..., Watched]) -> None:
     figure = moved(visit, "tug")
     histogram, curve = figure.locator("svg").all()
     tugs = tugged(4, 100)
-    lines = {look: [corners(line) for line in histogram.locator(f"polyline.{look}").all()] for look in ("right", "wrong")}
+    lines = {
+        look: [corners(line) for line in histogram.locator(f"polyline.{look}").all()] for look in ("right", "wrong")
+    }
     for look, way in {"right": "whole", "wrong": "item"}.items():
         (left, _), (right, _) = (line[0] for line in lines[look])
         (edge_left, _), (edge_right, _) = (line[0] for line in lines["right"])
