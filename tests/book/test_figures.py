@@ -424,7 +424,7 @@ def test_fd_step_says_the_same_without_a_script(visit: Callable[..., Watched]) -
 
 
 def tugged(start: float, steps: int) -> dict[str, tuple[float, float, float, float]]:
-    """The chapter's own code, with both pulls and by item(): range, error, the pull of clipping and that of rounding."""
+    """The chapter's own code, with both pulls and by item(): range, error, clipping's pull, rounding's."""
     names = chapter("05_clipped_relu", "problem-data", "problem-fit")
     activations, found = names["activations"], {}
     for way, clip in {"whole": lambda x, a: x.clamp(-a, a), "item": names["by_number"]}.items():

@@ -33,7 +33,7 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "bound": "All 5 checks hold.",
         "learn": "All 6 checks hold.",
         "scale": "with: (tensor([0.6000, 0.8000], dtype=torch.float64),)",
-        "reach": "2.4000], dtype=torch.float64,\n       requires_grad=True)",
+        "reach": "2.4000],\n       dtype=torch.float64, requires_grad=True)",
         "edges": "parity catches it: True",
     },
     "10_flash_attention": {

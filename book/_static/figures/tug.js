@@ -86,7 +86,7 @@
     const curve = plot({
       name: "Mean squared error against α, with the whole gradient's way down to the lowest point and that of item() past it",
       x: linear({ from: 0, to: 4.2, every: 1, name: "range α" }),
-      y: linear({ from: 0, to: 0.7, every: 0.1, name: "mean squared error" }),
+      y: linear({ from: 0, to: 0.75, every: 0.25, name: "mean squared error" }),
       height: 240,
     });
     const grid = Array.from({ length: 79 }, (_, n) => 0.1 + n * WIDTH);
