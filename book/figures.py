@@ -184,6 +184,31 @@ def legendre_fit(x, target, curves, z, values, slopes):
         ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=columns, columnspacing=1)
 
 
+def walked_past(path):
+    """Plot the error of storing numbers against the range, as gradient descent walked down the curve and up again.
+
+    Args:
+        path: the range and its error at each step.
+    """
+    ax = canvas(height=2.8)[1][0]
+    alphas, errors = zip(*path, strict=True)
+    ax.plot(alphas, errors, color=BLUE)
+    ax.plot(alphas[::10], errors[::10], "o", color=ORANGE)
+    ax.annotate("step 0", (alphas[0], errors[0]), (0, 10), textcoords="offset points", color=INK, ha="center")
+    ax.annotate("step 100", (alphas[-1], errors[-1]), (10, -3), textcoords="offset points", color=INK)
+    lowest = min(path, key=lambda step: step[1])
+    ax.annotate(
+        f"lowest, at {lowest[0]:.1f}",
+        lowest,
+        (0, 48),
+        textcoords="offset points",
+        color=INK,
+        ha="center",
+        arrowprops={"arrowstyle": "->", "color": INK, "shrinkB": 6},
+    )
+    ax.set(xlabel="range α", title="mean squared error", xlim=(0, 4.3), ylim=(0, 0.72))
+
+
 def storage_range(alphas, errors, learnt):
     """Plot the error of storing numbers in a few bits against the range, and the range that was learnt.
 

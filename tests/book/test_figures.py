@@ -26,6 +26,7 @@ FIGURES = {
     "two-roads": "book/03_ste",
     "cut-path": "book/04_legendre",
     "sine-fit": "book/04_legendre",
+    "tug": "book/05_clipped_relu",
     "clip-value": "book/05_clipped_relu",
     "broadcast-shapes": "book/06_linear",
     "float-window": "book/07_logsumexp",
@@ -578,6 +579,76 @@ def test_two_roads_say_the_same_without_a_script(visit: Callable[..., Watched]) 
         (back,) = torch.autograd.grad(steps[way](x), x, torch.full_like(x, -2))
         assert [near, far] == back.tolist()
         assert loss == round(runs[way].losses[-1], 2)
+
+
+# ------------------------------------------------------------------- tug: what pulls a range outwards and inwards
+
+
+def tugged(start: float, steps: int) -> dict[str, tuple[float, float, float, float]]:
+    """The chapter's own code, with both pulls and by item(): range, error, clipping's pull, rounding's."""
+    names = chapter("05_clipped_relu", "problem-data", "problem-fit")
+    activations, found = names["activations"], {}
+    for way, clip in {"whole": lambda x, a: x.clamp(-a, a), "item": names["by_number"]}.items():
+        path = names["fit_range"](clip, steps=steps, start=start)
+        alpha = torch.tensor(path[-1][0], dtype=torch.float64, requires_grad=True)
+        lost = (activations - activations.clamp(-alpha, alpha)).square().mean()
+        (out,) = torch.autograd.grad(lost, alpha)
+        (inward,) = torch.autograd.grad(names["storage_error"](names["by_number"], alpha, 3), alpha)
+        found[way] = (*path[-1], abs(out.item()), inward.item())
+    return found
+
+
+def test_tug_counts_the_chapter_s_activations() -> None:
+    """Its bins hold them all, and the walks below begin from these counts alone."""
+    source = (ROOT / "book/_static/figures/tug.js").read_text(encoding="utf-8")
+    counts = [int(n) for n in re.search(r"COUNTS = \[(.+?)\]", source, re.DOTALL)[1].strip().strip(",").split(",")]
+    activations = chapter("05_clipped_relu", "problem-data", "problem-fit")["activations"]
+    edges = torch.linspace(-4, 4, 161, dtype=torch.float64)
+    assert activations.abs().max() < 4
+    assert counts == torch.bincount(torch.bucketize(activations, edges) - 1, minlength=160).tolist()
+
+
+@pytest.mark.parametrize(("start", "steps"), [(4, 100), (4, 0), (4, 25), (0.5, 1), (0.5, 60), (2.25, 40), (3, 7)])
+def test_tug_says_what_the_chapter_computes(start: float, steps: int, visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "tug")
+    step, handle = figure.locator("input").all()
+    step.fill(str(steps))
+    handle.fill(str(start))
+    for line, (alpha, error, out, inward) in zip(said(figure), tugged(start, steps).values(), strict=True):
+        shown = [float(n) for n in re.findall(r"\d+\.\d+", line)]
+        pulls = [out, inward] if line.startswith("whole") else [inward, out]
+        assert shown == [pytest.approx(alpha, abs=0.011), *(pytest.approx(n, abs=2.1e-3) for n in (error, *pulls))], (
+            line
+        )
+
+
+def test_tug_draws_the_range_where_it_is(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "tug")
+    histogram, curve = figure.locator("svg").all()
+    tugs = tugged(4, 100)
+    lines = {
+        look: [corners(line) for line in histogram.locator(f"polyline.{look}").all()] for look in ("right", "wrong")
+    }
+    for look, way in {"right": "whole", "wrong": "item"}.items():
+        (left, _), (right, _) = (line[0] for line in lines[look])
+        (edge_left, _), (edge_right, _) = (line[0] for line in lines["right"])
+        share = (right - left) / (edge_right - edge_left)
+        assert share == pytest.approx(tugs[way][0] / tugs["whole"][0], abs=0.02)
+    assert histogram.locator("path.way:not(.back)").count() == 8
+    assert curve.locator("circle").count() == 2
+    figure.locator("input").first.fill("0")
+    assert len({line.get_attribute("points") for line in histogram.locator("polyline").all()}) == 2  # the ghost is here
+
+
+def test_tug_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = table(visit, "tug").locator("tbody tr").all()
+    assert len(rows) == 5
+    for row in rows:
+        step, *cells = row.locator("th, td").all_inner_texts()
+        whole, item = tugged(4, int(step)).values()
+        alpha, error, out, inward = whole
+        digits = [f"{alpha:.2f}", f"{out:.3f}", f"{inward:.3f}", f"{error:.3f}", f"{item[0]:.2f}", f"{item[1]:.3f}"]
+        assert cells == digits
 
 
 # ------------------------------------------------------------------- clip-value: which branch a clip value reaches

@@ -59,6 +59,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "merge": "103.170 right: 103.170",
         "sum": "right version: True\nwrong version: False",
     },
+    "05_clipped_relu": {
+        "pull": "the same as measured: True",
+        "bound": "All 5 checks hold.",
+        "learn": "All 6 checks hold.",
+        "scale": "with: (tensor([0.6000, 0.8000], dtype=torch.float64),)",
+        "reach": "2.4000],\n       dtype=torch.float64, requires_grad=True)",
+        "edges": "parity catches it: True",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
