@@ -88,7 +88,7 @@ def read(notebook: nbformat.NotebookNode, name: str) -> Notebook:
         if cell.cell_type == "markdown":
             section = (headings(cell.source) or [section])[-1]
             if section == "how-it-breaks":
-                found.titles += re.findall(r"^\*\*(.+?)\.\*\*", cell.source, re.MULTILINE)
+                found.titles += re.findall(r"^\*\*(?!Your turn)(.+?)\.\*\*", cell.source, re.MULTILINE)
         if cell.cell_type != "code" or cell.source.startswith("%%") or any(t.startswith("figure:") for t in tags):
             continue
         tree = ast.parse(re.sub(r"\bcourse(::|\.)", r"functions\1", cell.source))
@@ -355,6 +355,12 @@ CASES: dict[str, dict[str, Case]] = {
             ),
             rule=lsq,
         ),
+        "FloatGrid": Case(
+            [(X, 0.5, 1, 0, 6.0)],
+            rule=lambda g, x, s, mantissa, lowest, top: torch.where(x.abs() < 7 * s, g, 0),
+            edges=[(t(-3.6, -3.4, 3.4, 3.6), 0.5, 1, 0, 6.0)],
+        ),
+        "StochasticRound": Case([(X, 0.25, torch.linspace(0, 0.9, 6))], rule=lambda g, x, step, u: g),
     },
     "09_checkpointing.ipynb": {
         "Recompute": Case(

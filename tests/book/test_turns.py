@@ -28,6 +28,13 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "pattern": "only the diagonal is left: True",
         "formula": "gradcheck passes\ngradgradcheck passes",
     },
+    "08_qat": {
+        "codes": "the same as torch: True",
+        "bits": "All 4 checks hold.",
+        "column": "2 axes, each row has its own scale: True\n4 axes, each row has its own scale: True",
+        "step": "All 4 checks hold.",
+        "ties": "told apart: [True, True, True]",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
