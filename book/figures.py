@@ -456,6 +456,24 @@ def attention_memory(lengths, floats, slopes):
     ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left")
 
 
+def wave_bits(wave, weights):
+    """Plot a wave and the weights of a hidden unit: in float64, and on a grid.
+
+    Args:
+        wave: 32 samples, the same on the grid, and the places whose gradient is 0.
+        weights: the same of 32 weights.
+    """
+    for ax, (t, on_grid, clipped), name in zip(
+        canvas(rows=2, height=4.4)[1], (wave, weights), ("a triangle", "32 weights of a hidden unit"), strict=True
+    ):
+        ax.axhline(0, color=INK, lw=0.8)
+        ax.step(range(len(t)), on_grid, where="mid", color=BLUE)
+        ax.plot(t, "o", color=INK, ms=4)
+        ax.plot(clipped, t[clipped], "X", color="#c8503f", ms=8, ls="")
+        ax.set_title(name, loc="left", fontsize=11)
+    ax.set(xlabel="sample")
+
+
 def quantiser_stairs(x, y, to_x, to_s, level):
     """Plot a quantiser, its gradient for its input and for its scale.
 
@@ -466,7 +484,8 @@ def quantiser_stairs(x, y, to_x, to_s, level):
         to_s: what each point adds to the gradient for the scale.
         level: the integer that each point is stored as, the true slope for the scale.
     """
-    value, mask, saw = canvas(rows=3, height=7.5)[1]
+    value, mask, saw = canvas(rows=3, height=6.4)[1]
+    value.get_gridspec().set_height_ratios([3, 1, 3])
     value.plot(x, x, "--", color=INK, lw=1.5, label="x")
     saw.plot(x, level, ":", color=ORANGE, label="true slope q")
     for ax, t, label in ((value, y, "y"), (mask, to_x, "gradient for x"), (saw, to_s, "gradient for s")):

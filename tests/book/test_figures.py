@@ -31,6 +31,7 @@ FIGURES = {
     "broadcast-shapes": "book/06_linear",
     "float-window": "book/07_logsumexp",
     "streaming-lse": "book/07_logsumexp",
+    "wave-bits": "book/08_qat",
     "quantiser-bits": "book/08_qat",
     "attention-tiles": "book/10_flash_attention",
 }
@@ -977,6 +978,78 @@ def test_streaming_lse_says_the_same_without_a_script(visit: Callable[..., Watch
             scientific(plain),
         ]
     assert len(rows) == len(PIECES)
+
+
+# ------------------------------------------------------------------- wave-bits: a wave and weights on few bits
+
+AFTER, WITH = "rounded after training", "trained with the rounding"
+WAVE_CELLS = [
+    "problem-data",
+    "problem-net",
+    "problem-round",
+    "problem-wave",
+    "fake-quant-bits",
+    "fake-quant-run",
+    "fake-quant-rows",
+    "rows-run",
+    "learned-step",
+    "quantisers",
+    "train",
+]
+
+
+@cache
+def wave_on(bits: int, way: str) -> tuple[float, int, str, list[tuple[Tensor, ...]]]:
+    """How often the chapter's first net is right, its weights that are 0, its answer, and what is clipped."""
+    code = chapter("08_qat", *WAVE_CELLS)
+    net, _, test = code["trials"][0]
+    quantise = [lambda t: code["rounded"](t, bits)] * 4
+    if way == WITH:
+        net, quantise = code["train_aware"]("learned", bits, code["trials"][0], 100)
+    zeros = int((quantise[1](net[0]) == 0).sum())
+    answer = code["KINDS"][code["predict"](net, test[0], quantise)[10].argmax()]
+    shown = []
+    for tensor, quantiser, row in ((test[0], quantise[0], 10), (net[0], quantise[1], 15)):
+        t = tensor.detach().requires_grad_()
+        passed = torch.ones_like(t)  # the largest number fits
+        if way == WITH:
+            (passed,) = torch.autograd.grad(quantiser(t).sum(), t)
+        shown.append((t[row].detach(), quantiser(t)[row].detach(), passed[row]))
+    return code["accuracy"](net, test, quantise), zeros, answer, shown
+
+
+@pytest.mark.parametrize("way", [AFTER, WITH])
+def test_wave_bits_says_what_the_chapter_computes(way: str, visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "wave-bits")
+    selects = figure.locator("select").all()
+    selects[1].select_option(way)
+    for bits in (8, 4, 3, 2):
+        selects[0].select_option(str(bits))
+        right, zeros, answer, shown = wave_on(bits, way)
+        clipped = [int((passed == 0).sum()) for *_, passed in shown]
+        verdict = "right" if answer == "triangle" else "wrong"
+        assert said(figure) == [
+            f"{bits} bits, {way}: right {100 * right:.1f} % of the time",
+            f"{zeros} of 1024 weights are 0. Gradient 0 here: {clipped[0]} samples, {clipped[1]} weights",
+            f"It takes this triangle for a {answer}: {verdict}",
+        ]
+        for svg, (t, y, _), count, most in zip(figure.locator("svg").all(), shown, clipped, (2.4, 1.8), strict=True):
+            assert svg.locator("circle.wrong").count() == count
+            for look, wanted in (("one", y.repeat_interleave(2)), ("law", t)):
+                drawn = [height for _, height in corners(svg.locator(f"polyline.{look}"))]
+                pixels = [26 + (190 - 26 - 44) * (most - value) / (2 * most) for value in wanted.tolist()]
+                assert drawn == pytest.approx(pixels, abs=0.1)
+
+
+def test_wave_bits_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = table(visit, "wave-bits").locator("tbody tr").all()
+    assert len(rows) == 4
+    for row in rows:
+        bits, *cells = row.locator("th, td").all_inner_texts()
+        wanted = []
+        for right, zeros, answer, _ in (wave_on(int(bits), way) for way in (AFTER, WITH)):
+            wanted += [f"{100 * right:.1f} %", str(zeros), answer]
+        assert cells == wanted
 
 
 # ------------------------------------------------------------------- quantiser-bits: rounding error, clipping error

@@ -367,6 +367,12 @@ CASES: dict[str, dict[str, Case]] = {
             ),
             rule=lsq,
         ),
+        "FloatGrid": Case(
+            [(X, 0.5, 1, 0, 6.0)],
+            rule=lambda g, x, s, mantissa, lowest, top: torch.where(x.abs() < 7 * s, g, 0),
+            edges=[(t(-3.6, -3.4, 3.4, 3.6), 0.5, 1, 0, 6.0)],
+        ),
+        "StochasticRound": Case([(X, 0.25, torch.linspace(0, 0.9, 6))], rule=lambda g, x, step, u: g),
     },
     "09_checkpointing.ipynb": {
         "Recompute": Case(

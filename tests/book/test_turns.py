@@ -67,6 +67,13 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "reach": "2.4000],\n       dtype=torch.float64, requires_grad=True)",
         "edges": "parity catches it: True",
     },
+    "08_qat": {
+        "codes": "the same as torch: True",
+        "bits": "All 4 checks hold.",
+        "column": "2 axes, each row has its own scale: True\n4 axes, each row has its own scale: True",
+        "step": "All 4 checks hold.",
+        "ties": "told apart: [True, True, True]",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
