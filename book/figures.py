@@ -9,9 +9,11 @@ book's dark ground, and tells its lines apart by dash or marker as well as by co
 """
 
 import matplotlib.pyplot as plt
+import torch
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 INK, BLUE, ORANGE, GREEN = "#7d7d7d", "#3f87c7", "#d0722b", "#3a9a6b"
+RED = "#c8503f"  # what is wrong; dark words can be read on it
 
 
 def canvas(columns=1, height=3.0, rows=1):
@@ -521,3 +523,97 @@ def accuracy_bits(bits, floats, scores):
     ax.set(title="accuracy", ylim=(0.15, 1.02), xlabel="bits", xticks=range(len(bits)))
     ax.set_xticklabels(bits)
     ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="lower left")
+
+
+def tape(relu):
+    """Draw a small computation: forward, what it keeps, and backward, which reads that.
+
+    The page has it as a figure that moves, `tape`.
+
+    Args:
+        relu: the chapter's ReLU.
+    """
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    y = relu(u := 3 * x)
+    loss = 10 * y[0] + y[1]
+    kept = "", "3", "", f"u, version {u._version}", "", "10, 1", ""
+    tensors = x, u, y, loss, *torch.autograd.grad(loss, (x, u, y, loss))
+    n = [str(t.int().tolist()).translate(str.maketrans("[]-", "()−")) for t in tensors]
+    forward = f"x = {n[0]}", "times 3", f"u = {n[1]}", "ReLU", f"y = {n[2]}", "weigh, add", f"L = {n[3]}"
+    backward = f"x.grad = {n[4]}", "times 3", f"to u: {n[5]}", "0 where u ≤ 0", f"to y: {n[6]}", "times 10, 1", n[7]
+    ax, boxes = canvas(height=4.8)[1][0], {}
+    for lane, (name, words) in enumerate({"forward": forward, "kept": kept, "backward": backward}.items()):
+        ax.text(lane, 0.7, name, ha="center", weight="bold")
+        for row, text in enumerate(words):
+            look = {"fc": BLUE + "40" if lane == 1 else "none", "ec": INK if row % 2 else (BLUE, INK, ORANGE)[lane]}
+            boxes[lane, row] = ax.text(lane, -row, text, ha="center", va="center", bbox=look if text else None)
+    ways = [way for row in range(6) for way in (((0, row), (0, row + 1)), ((2, row + 1), (2, row)))]
+    ways += [((lane, row), (lane + 1, row)) for lane in (0, 1) for row in (1, 3, 5)]
+    for a, b in ways:
+        look = {"arrowstyle": "->", "color": ORANGE if b[0] == 2 else BLUE, "lw": 1.5}
+        look |= {"patchA": boxes[a].get_bbox_patch(), "patchB": boxes[b].get_bbox_patch()}
+        ax.annotate("", (b[0], -b[1]), (a[0], -a[1]), arrowprops=look)
+    u.detach().neg_()
+    broken, box = f"after u.neg_():\nversion {u._version}, an error", {"fc": "none", "ec": RED, "ls": "--"}
+    ax.text(1, -4, broken, ha="center", va="center", bbox=box)
+    ax.set(title="Backward reads what forward kept", xlim=(-0.5, 2.5), ylim=(-6.4, 1))
+    ax.axis("off")
+
+
+def fault_patterns():
+    """Draw the Jacobian that each fault of a backward leaves, and fill what differs from the measured one.
+
+    The page has it as a figure that moves, `read-matrix`.
+    """
+    x = torch.tensor([1.0, -1.0, 2.0, -2.0], dtype=torch.float64)
+    right = torch.autograd.functional.jacobian(lambda t: 2 * torch.where(t > 0, t * t, t).cumsum(0), x).T
+    own = right.diag()[:, None]  # what each input does to its own output, and to all later ones
+    faults = {"right": right, "summed over everything": own.expand(4, 4), "transposed": own * torch.ones(4, 4).tril()}
+    faults |= {"a factor forgotten": right / 2, "one branch wrong": torch.where(x > 0, 1, 2 * x)[:, None] * right}
+    faults |= {"detached": 0 * right}
+    figure, axes = canvas(columns=2, rows=3, height=8.2)
+    for ax, (name, matrix) in zip(axes, faults.items(), strict=True):
+        for k, (number, off) in enumerate(zip(matrix.flatten().tolist(), (matrix != right).flatten(), strict=True)):
+            i, j = divmod(k, 4)
+            ax.add_patch(plt.Rectangle((j, i), 0.94, 0.94, fc=RED if off else "none", ec=INK, lw=0.8))
+            word = {"s": f"{number + 0:g}".replace("-", "−"), "weight": "bold" if off else "normal"}
+            ax.text(j + 0.47, i + 0.5, **word, color="black" if off else INK, ha="center", va="center")
+        ax.set(title=f"{name}\n{(matrix != right).sum()} of 16 differ", xlim=(0, 4), ylim=(4, 0), aspect="equal")
+        ax.set_xticks([0.5, 1.5, 2.5, 3.5], ["y₀", "y₁", "y₂", "y₃"])
+        ax.set_yticks([0.5, 1.5, 2.5, 3.5], [f"x{'₀₁₂₃'[i]} = {t:g}".replace("-", "−") for i, t in enumerate(x)])
+        ax.tick_params(length=0, labelleft=ax in axes[::2])
+        ax.set_frame_on(False)
+    figure.suptitle("Each fault of a backward leaves a pattern of its own.\nFilled: not what forward does.")
+
+
+def one_tile():
+    """Draw the score matrix of 10 queries and 11 keys, of which one tile exists, and what the queries carry.
+
+    The page has it as a figure that moves, `attention-tiles`.
+    """
+    q = torch.tensor([1.0, -1, 2, -2, 1, 2, -1, -2, 2, 1])
+    k = torch.tensor([0.0, 1, -1, 1, 2, 0, -2, -1, 1, 3, -3])
+    scores = torch.outer(q, k) + 0  # no -0
+    tiles = [(range(i, min(i + 4, 10)), range(j, min(j + 3, 11))) for i in (0, 4, 8) for j in (0, 3, 6, 9)]
+    queries, keys = tiles[5]  # the sixth
+    ax, words = canvas(height=3.7)[1][0], {(-1.1, -1.4): "queries", (5.5, -1.4): "keys and values"}
+    words |= {(11.7, -0.5): "m", (13, -0.5): "ℓ", (14.6, -0.5): "a/ℓ"}
+    for n, (rows, columns) in enumerate(tiles, 1):
+        x, y, width, height = columns[0], rows[0], len(columns), len(rows)
+        look = {"ec": INK, "fc": "none", "ls": "-" if n < 6 else ":"} if n != 6 else {"ec": ORANGE, "fc": ORANGE + "26"}
+        ax.add_patch(plt.Rectangle((x + 0.05, y + 0.05), width - 0.1, height - 0.1, lw=1 + 1.5 * (n == 6), **look))
+        words |= {(x + width / 2, -0.5): f"{x}–{columns[-1]}", (-1, y + height / 2): f"{y}–{rows[-1]}"}
+        words |= {(x + width / 2, y + height / 2): "gone" if n < 6 else n} if n != 6 else {}
+    words |= {(0.94 * j + 0.74, i + 0.5): f"{scores[i, j]:g}" for i in queries for j in keys}
+    for i in range(queries.stop):
+        seen = scores[i, : keys.stop if i in queries else len(k)]
+        m, out = seen.max(), seen.softmax(0) @ torch.arange(len(seen)).float()
+        carried = f"{m:g}", f"{(seen - m).exp().sum():.2f}", f"{out:.2f}"
+        shrunk = (seen[: keys.start].max() - m).exp()
+        last = "= o" if i not in queries else f"× {shrunk:.2f}" if shrunk < 1 else ""
+        words |= {(x, i + 0.5): word for x, word in zip((11.7, 13, 14.6, 16.6), (*carried, last), strict=True)}
+    for at, word in words.items():
+        ax.text(*at, str(word).replace("-", "−"), ha="center", va="center", size=9)
+    exist = f"Only one tile exists: {len(queries) * len(keys)} of {scores.numel()} scores."
+    ax.set(title=f"{exist}\nWhat is gone lives on in m, ℓ and a/ℓ.", xlim=(-2.3, 17.8), ylim=(10.2, -2), aspect="equal")
+    ax.set_axis_off()

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
@@ -11,12 +11,15 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from playwright.sync_api import Locator
 from torch import Tensor
 from torch.autograd import Function, gradcheck
 
 from tests.book.book_build import ROOT, Build
 from tests.book.page_checks import Watched
+from tests.tools.chapters import in_notebook_alone
+from tools.notebooks import figure_name
 
 FIGURES = {
     "bump": "book/intro",
@@ -83,6 +86,50 @@ def test_chapters_hold_the_figures_that_they_promise(book: Build) -> None:
     assert written == FIGURES
     for name, page in FIGURES.items():
         assert (book.html / f"{page}.html").read_text(encoding="utf-8").count(f'data-figure="{name}"') == 1
+
+
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "book").glob("*.ipynb"))
+
+
+def picture_faults(notebook: nbformat.NotebookNode, html: BeautifulSoup) -> Iterator[str]:
+    """Pictures of a notebook that its page lacks, or has where a figure says the same by moving."""
+    shown = [image.get("alt", "") for image in html.select(".cell_output img")]
+    for cell in notebook.cells:
+        alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
+        if alt is not None and (alt in shown) == in_notebook_alone(cell):
+            yield f"{cell.id} is {'on' if alt in shown else 'not on'} the page"
+
+
+@pytest.mark.parametrize("stem", NOTEBOOKS)
+def test_a_picture_is_on_the_page_or_a_figure_moves_in_its_place(stem: str, book: Build) -> None:
+    html = BeautifulSoup((book.html / f"book/{stem}.html").read_text(encoding="utf-8"), "html.parser")
+    assert list(picture_faults(nbformat.read(ROOT / f"book/{stem}.ipynb", 4), html)) == []
+
+
+def test_a_picture_in_the_wrong_place_is_named() -> None:
+    notebook = nbformat.read(ROOT / "book/01_relu.ipynb", 4)
+    drum, tape = (next(c for c in notebook.cells if c.id == name) for name in ("drum-figure", "tape-picture"))
+    notebook.cells = [drum, tape]
+    page = '<div class="cell_output"><img alt="{}"></div>'
+    assert (
+        list(picture_faults(notebook, BeautifulSoup(page.format(drum.metadata.mystnb.image.alt), "html.parser"))) == []
+    )
+    turned = BeautifulSoup(page.format(tape.metadata.mystnb.image.alt), "html.parser")
+    assert list(picture_faults(notebook, turned)) == ["drum-figure is not on the page", "tape-picture is on the page"]
+
+
+@cache
+def drawn(stem: str, name: str) -> str:
+    """The picture of a figure cell, as SVG."""
+    notebook = nbformat.read(ROOT / f"book/{stem}.ipynb", 4)
+    (cell,) = (cell for cell in notebook.cells if cell.cell_type == "code" and figure_name(cell) == name)
+    (picture,) = (output.data["image/svg+xml"] for output in cell.outputs if "image/svg+xml" in output.get("data", {}))
+    return picture
+
+
+def written(stem: str, name: str) -> list[str]:
+    """The words in it, line by line: matplotlib draws them as outlines, and puts each line into a comment."""
+    return re.findall("<!-- (.*?) -->", drawn(stem, name))
 
 
 SETTINGS = """figure => {
@@ -258,6 +305,24 @@ def test_tape_says_the_same_without_a_script(visit: Callable[..., Watched]) -> N
         assert all(pair.replace(" ", "") in row.replace("\n", "").replace(" ", "") for pair in pairs), (step, row)
 
 
+def test_tape_s_picture_says_what_torch_and_the_figure_say(visit: Callable[..., Watched]) -> None:
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    u = 3 * x
+    y = torch.relu(u)
+    loss = 10 * y[0] + y[1]
+    tensors = (x, u, y, loss, *torch.autograd.grad(loss, (x, u, y, loss)))
+    pairs = [", ".join(f"{number:g}" for number in t.flatten().tolist()).replace("-", "−") for t in tensors]
+    words = written("01_relu", "tape")
+    names = ("x = ({})", "u = ({})", "y = ({})", "L = {}", "x.grad = ({})", "to u: ({})", "to y: ({})", "{}")
+    assert [name.format(pair) for name, pair in zip(names, pairs, strict=True) if name.format(pair) not in words] == []
+    kept = "u, version 0"
+    assert kept in words and ("after u.neg_():", "version 1, an error") in pairwise(words)  # as in the test above
+    figure = moved(visit, "tape")
+    told = [text.replace("\u2212", "−") for text in figure.locator("svg text").all_text_contents()]
+    numbers_told = sorted(text for text in told if re.fullmatch(r"\([−\d, ]+\)|\d+|\d+, \d+", text))
+    assert numbers_told == sorted([*(f"({p})" if "," in p else p for p in pairs), "3", "10, 1"]) and kept in told
+
+
 # ------------------------------------------------------------------- read-matrix: the pattern that a fault leaves
 
 FAULTS = ["right", "summed over everything", "transposed", "a factor forgotten", "one branch wrong", "detached"]
@@ -353,6 +418,20 @@ def test_read_matrix_says_the_same_without_a_script(visit: Callable[..., Watched
     for fault, row in zip(FAULTS, rows, strict=True):
         analytical, _, _ = both_jacobians((1, -1, 2, -2), fault)
         assert numbers(row.locator("td").first.inner_text()) == analytical.flatten().tolist()
+
+
+def test_read_matrix_s_picture_says_what_torch_computes() -> None:
+    words = written("02_sigmoid", "fault_patterns")
+    cells = [numbers(word)[0] for word in words if re.fullmatch(r"−?[\d.]+", word)]
+    titles = [title for title in pairwise(words) if title[1].endswith("of 16 differ")]
+    analytical, off = [], []
+    for fault in FAULTS:
+        found, numerical, _ = both_jacobians((1, -1, 2, -2), fault)
+        analytical.append(found)
+        off.append(int(((found - numerical).abs() > 1e-6).sum()))
+    torch.testing.assert_close(torch.tensor(cells).double().reshape(6, 4, 4), torch.stack(analytical), rtol=0, atol=0)
+    assert titles == [(fault, f"{count} of 16 differ") for fault, count in zip(FAULTS, off, strict=True)]
+    assert drawn("02_sigmoid", "fault_patterns").count("fill: #c8503f") == sum(off)
 
 
 # ------------------------------------------------------------------- fd-step: the step of a finite difference
@@ -1318,3 +1397,23 @@ def test_attention_tiles_say_the_same_without_a_script(visit: Callable[..., Watc
             last = f"{causal.index(tile) + 1}" if tile in causal else "skipped"
             last += ", masked" if tile in causal and masked[a:b, c:d].any() else ""
             assert cell == f"{plain.index(tile) + 1}; causal {last}"
+
+
+def test_attention_tiles_picture_says_what_torch_computes() -> None:
+    """As the figure rests: at the sixth step."""
+    words = [word.replace("−", "-") for word in written("10_flash_attention", "one_tile")]
+    scores, steps = scores_by_torch(causal=False), tile_steps(causal=False)
+    queries, keys = steps[5]
+    tile = [f"{s:.0f}" for s in scores[queries][:, keys].flatten()]
+    carried = []
+    for i in range(queries.stop):
+        row = scores[i, : keys.stop if i in queries else 11]
+        m, out = row.max(), torch.softmax(row, 0) @ V[: len(row), 0]
+        c = (row[: keys.start].max() - m).exp()
+        carried += [f"{m:.0f}", f"{(row.logsumexp(0) - m).exp():.2f}", f"{out:.2f}"]
+        carried += ["= o"] if i not in queries else [f"× {c:.2f}"] if c < 1 else []
+    ahead = ["gone"] * 5 + [str(n) for n in range(7, 13)]
+    counted = [word for word in words if re.fullmatch(r"gone|= o|(× )?-?[\d.]+", word)]
+    assert counted == [*ahead, *tile, *carried]
+    assert {f"{block[0]}–{block[-1]}" for step in steps for block in step} <= set(words)
+    assert f"Only one tile exists: {len(tile)} of {scores.numel()} scores." in words

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from statistics import median
 
 from nbformat import NotebookNode
@@ -25,6 +25,8 @@ HEADINGS = [
 ]
 FURTHER = "Further"  # what not everybody reads; it may follow the summary
 CELLS, WORDS, MEDIAN_LINES, MOST_LINES, FUNCTION_LINES = 70, 2500, 12, 40, 25
+NOTEBOOK_ONLY = "remove-cell"  # MyST-NB leaves a cell with this tag out of the page
+MOVES = re.compile(r'<figure class="interactive".*</figure>\s*\Z', re.DOTALL)  # how a text cell ends
 MISCONCEPTION = re.compile(r"misconception:(?P<task>[A-Z]\w*)\.(?P<name>[a-z][a-z0-9_]*)")
 MYST = re.compile(r"^(```+|:::+)\{|\{[a-z:+-]+\}`", re.MULTILINE)
 
@@ -36,16 +38,26 @@ def words(markdown: str) -> int:
     return sum(any(character.isalnum() for character in word) for word in text.split())
 
 
+def in_notebook_alone(cell: NotebookNode) -> bool:
+    """Whether a cell is not on the page: a picture that says in JupyterLab what a moving figure says there."""
+    return NOTEBOOK_ONLY in cell.metadata.get("tags", [])
+
+
 def size_faults(notebook: NotebookNode) -> Iterator[str]:
-    """Cells and words of the path that everybody reads, and lines of any code, over their limits."""
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    path = list(takewhile(lambda cell: not cell.source.startswith(f"## {FURTHER}\n"), notebook.cells))
+    """Cells and words of the path that everybody reads, and lines of any code but a figure's, over their limits.
+
+    A notebook picture is no cell of the path: nobody reads it besides the figure above it, but in its place.
+    `tools.notebooks` limits the lines of figures.
+    """
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and figure_name(cell) is None]
+    read = takewhile(lambda cell: not cell.source.startswith(f"## {FURTHER}\n"), notebook.cells)
+    path = [cell for cell in read if not in_notebook_alone(cell)]
     text = sum(words(cell.source) for cell in path if cell.cell_type == "markdown")
     if len(path) > CELLS:
         yield f"{len(path)} cells, {CELLS} at most"
     if text > WORDS:
         yield f"{text} words, {WORDS} at most"
-    lines = [len(cell.source.splitlines()) for cell in code if figure_name(cell) is None]
+    lines = [len(cell.source.splitlines()) for cell in code]
     if lines and median(lines) > MEDIAN_LINES:
         yield f"code cells have {median(lines)} lines in the median, {MEDIAN_LINES} at most"
     for cell in code:
@@ -94,7 +106,13 @@ def card_faults(notebook: NotebookNode, file: str, chapters: list[str]) -> Itera
 
 
 def figure_faults(notebook: NotebookNode) -> Iterator[str]:
-    """Every picture has a text in its place that says what is to be seen."""
+    """Every picture has a text that says what is to be seen, and is on the page unless a figure moves there."""
+    for before, cell in pairwise(notebook.cells):
+        moves = before.cell_type == "markdown" and MOVES.search(before.source) is not None
+        if in_notebook_alone(cell) and not (moves and figure_name(cell)):
+            yield f"cell {cell.id}: only a picture right after a figure that moves is tagged {NOTEBOOK_ONLY}"
+        if moves and figure_name(cell) and not in_notebook_alone(cell):
+            yield f"cell {cell.id}: on the page the figure above it moves; tag the picture {NOTEBOOK_ONLY}"
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             for picture in re.findall(r"!\[\s*\]\([^)]*\)|<img(?![^>]*\balt=\"[^\"]+\")[^>]*>", cell.source):

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from tests.tools.chapters import HEADINGS, chapter_faults, words
+from tests.tools.chapters import CELLS, HEADINGS, chapter_faults, words
 from tools.cards import Card, read_card
 from tools.notebooks import ROOT
 
@@ -50,6 +50,17 @@ def chapter():
                 tags = {"tags": [f"misconception:ReLU.{wrong}"]}
                 cells.append(new_code_cell(WRONG, id=wrong.replace("_", "-"), metadata=tags))
     return new_notebook(cells=cells)
+
+
+MOVING = 'Look:\n\n<figure class="interactive" data-figure="line">\n<table></table>\n</figure>'
+
+
+def with_moving(notebook, *tags):
+    """Put a figure that moves before the picture, and these tags on the picture."""
+    place = next(i for i, c in enumerate(notebook.cells) if c.id == "figure")
+    notebook.cells.insert(place, new_markdown_cell(MOVING, id="moves"))
+    notebook.cells[place + 1].metadata.tags += tags
+    return notebook
 
 
 def faults_of(notebook):
@@ -114,6 +125,19 @@ PLANTED = {
     "figure in the open": (lambda n: cell(n, "figure").metadata.pop("jupyter"), "source_hidden"),
     "untagged picture": (lambda n: cell(n, "figure").metadata.pop("tags"), "draws, but is not tagged"),
     "figure without a picture": (lambda n: cell(n, "figure").update(outputs=[]), "draws nothing"),
+    "picture twice on the page": (with_moving, "tag the picture remove-cell"),
+    "picture not on the page": (
+        lambda n: cell(n, "figure").metadata.tags.append("remove-cell"),
+        "cell figure: only a picture right after a figure that moves",
+    ),
+    "text between": (
+        lambda n: cell(with_moving(n, "remove-cell"), "moves").update(source=MOVING + "\n\nWords."),
+        "cell figure: only a picture right after a figure that moves",
+    ),
+    "code not on the page": (
+        lambda n: cell(n, "mask-multiplied").metadata.tags.append("remove-cell"),
+        "cell mask-multiplied: only a picture",
+    ),
     "markdown picture": (lambda n: cell(n, "summary").update(source="## Summary\n\n![](a.svg)"), "no alt text"),
     "html picture": (lambda n: cell(n, "summary").update(source='## Summary\n\n<img src="a.svg">'), "no alt text"),
     "bad tag": (
@@ -138,6 +162,22 @@ def test_a_planted_fault_is_refused(edit, fault):
     notebook = chapter()
     edit(notebook)
     assert any(fault in found for found in faults_of(notebook)), faults_of(notebook)
+
+
+def test_a_notebook_picture_follows_its_figure_and_is_no_cell_of_the_path():
+    notebook = with_moving(chapter(), "remove-cell")
+    assert faults_of(notebook) == []
+    room = CELLS - len(notebook.cells) + 1  # one cell does not count
+    notebook.cells[-1:-1] = [new_markdown_cell("x") for _ in range(room)]
+    assert faults_of(notebook) == []
+    notebook.cells.insert(-1, new_markdown_cell("x"))
+    assert faults_of(notebook) == [f"{CELLS + 1} cells, {CELLS} at most"]
+
+
+def test_the_lines_of_a_figure_are_limited_elsewhere():
+    notebook = chapter()
+    cell(notebook, "figure").source = "#\n" * 47 + "line()"
+    assert faults_of(notebook) == []
 
 
 def test_what_goes_further_has_no_limit():

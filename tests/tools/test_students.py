@@ -90,6 +90,18 @@ def test_figures_that_move_have_the_address_of_the_book_or_say_nothing_of_it(sit
     assert len([name for name in chapters if said.encode() in files[name]]) == pages
 
 
+def test_pictures_that_the_page_moves_are_inside(unpacked):
+    """The chapters are read in JupyterLab there, where the figure is a table."""
+    pictures = {
+        (path.stem, cell.id): [output.data.keys() for output in cell.outputs]
+        for path in unpacked.glob("book/*.ipynb")
+        for cell in read(path).cells
+        if "remove-cell" in cell.metadata.get("tags", [])
+    }
+    assert {stem for stem, _ in pictures} >= {"01_relu", "02_sigmoid", "10_flash_attention"}
+    assert [name for name, shown in pictures.items() if not any("image/svg+xml" in keys for keys in shown)] == []
+
+
 def test_a_file_of_the_coach_is_no_file_for_a_class(small):
     """Without being asked for, that is; and with it the gate looks for what does not run."""
     leaked = {"graders/sets/relu/square.py": b"# `make grade`\n"}
