@@ -43,6 +43,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "product": "H v: tensor([26.,  2.])",
         "degree": "at n = 2: True",
     },
+    "05_clipped_relu": {
+        "pull": "the same as measured: True",
+        "bound": "All 5 checks hold.",
+        "learn": "All 6 checks hold.",
+        "scale": "with: (tensor([0.6000, 0.8000], dtype=torch.float64),)",
+        "reach": "2.4000],\n       dtype=torch.float64, requires_grad=True)",
+        "edges": "parity catches it: True",
+    },
     "06_linear": {
         "sums": "the same as autograd: True",
         "matmul": "gradcheck: True",
@@ -58,14 +66,6 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "loss": "All 4 checks hold.",
         "merge": "103.170 right: 103.170",
         "sum": "right version: True\nwrong version: False",
-    },
-    "05_clipped_relu": {
-        "pull": "the same as measured: True",
-        "bound": "All 5 checks hold.",
-        "learn": "All 6 checks hold.",
-        "scale": "with: (tensor([0.6000, 0.8000], dtype=torch.float64),)",
-        "reach": "2.4000],\n       dtype=torch.float64, requires_grad=True)",
-        "edges": "parity catches it: True",
     },
     "08_qat": {
         "codes": "the same as torch: True",
