@@ -137,7 +137,9 @@
       const trap = size(result) > 64;
       const each = (name, shape) => {
         const times = size(result) / size(shape);
-        return [`Each number of ${name} is used ${times === 1 ? "once" : `${times} times`}: its gradient is `, whole(html("code", {}, code(result, shape)))];
+        const used = `Each number of ${name} is used ${times === 1 ? "once" : `${times} times`}`;
+        if (place <= TURN) return [`${used}.`];
+        return [`${used}: its gradient is `, place < END ? "on its way back." : whole(html("code", {}, code(result, shape)))];
       };
       const met = trap ? [" Each of a meets each of b: ", html("span", { class: "verdict wrong" }, "the trap")] : size(a) === 64 ? [" Each of a meets its own b."] : [];
       return [[head, " gives ", whole(`${tuple(result)}, ${size(result)} numbers.`), ...met], each("a", a), each("b", b)];

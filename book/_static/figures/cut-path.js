@@ -1,16 +1,15 @@
 /* Chapter 4: two backward passes through y = T3(x) = 4 x³ − 3 x at x = 1, with x kept or the slope kept, for the loss y² or y. */
 (() => {
   "use strict";
-  const { html, svg, whole, range, choice, read, input, speak, sketch } = figureKit;
+  const { html, svg, whole, range, choice, read, speak, sketch } = figureKit;
 
   const INPUT = "x", SLOPE = "the slope, computed early", SQUARE = "y²", PLAIN = "y";
   const x = 1, y = 4 * x ** 3 - 3 * x, slope = 12 * x * x - 3, bend = 24 * x; // T3 and its two derivatives
 
   figureKit.add("cut-path", () => {
-    const keeps = choice("forward keeps", [INPUT, SLOPE]);
+    const keeps = choice("forward keeps", [SLOPE, INPUT]);
     const loss = choice("the loss is", [SQUARE, PLAIN]);
     const slider = range("step", 1, 4, 1, 4);
-    input(keeps).value = SLOPE;
 
     const state = () => {
       const [step, cut, square] = [read(slider), read(keeps) === SLOPE, read(loss) === SQUARE];

@@ -50,9 +50,8 @@
   const even = (v) => (Math.abs(v % 1) === 0.5 ? 2 * Math.round(v / 2) : Math.round(v)); // halves to even
 
   figureKit.add("wave-bits", () => {
-    const bits = choice("bits", ["8", "4", "3", "2"]);
+    const bits = choice("bits", ["2", "3", "4", "8"]);
     const way = choice("the net was", [AFTER, WITH]);
-    bits.lastChild.value = "2";
     const panel = (y, most, name) => plot({
       name, height: 190,
       x: linear({ from: -0.5, to: 31.5, every: 5, name: "sample" }),
