@@ -488,7 +488,7 @@ class Task:
         if len(wrong) < ALIKE:
             return None
         places = [*wrong, *(i for i in places if i not in wrong)]
-        fitting = [m for m in self.mistakes if check.name in self.index.get(m.name, [check.name])]
+        fitting = [m for m in self.mistakes if self.index.get(m.name, {}).get(check.name, ["any"])]
         fitting = [m for m in fitting if self._fits(m, check, seed, yours, [], places)]
         for other in self.checks if len(fitting) > 1 else ():
             cases = self._expected(other, seed)[0]
