@@ -266,9 +266,9 @@ def checkpoint_timeline(plain, every):
     ax.fill_between(steps, kept, step="mid", color=BLUE, alpha=0.5, lw=0)
     ax.fill_between(steps, kept, alive, step="mid", color=ORANGE, alpha=0.5, lw=0)
     ax.step(steps, alive, where="mid", color=ORANGE)
-    ax.text(20.5, 14.5, "no checkpoint: 17", color=INK)
-    ax.text(25.5, 8.2, "computed again: 8 at most", color=ORANGE)
-    ax.text(8, 0.7, "kept: every fourth", color=BLUE, ha="center")
+    ax.text(20, 14.5, "no checkpoint: 17", color=INK)
+    ax.text(29, 9, "computed again: 8", color=ORANGE)
+    ax.text(7, 4.4, "kept", color=BLUE)
     ax.set(xlabel="step: a layer forward, forward again, or backward", ylabel="activations kept", ylim=(0, 18))
 
 

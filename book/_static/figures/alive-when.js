@@ -87,7 +87,7 @@
             from = n;
           }
         }
-        parts.push(svg("text", { x: 4, y: bottom + gap - 10 }, `alive: ${peak} at most`));
+        parts.push(svg("text", { x: 4, y: bottom + gap - 10 }, "alive: kept (blue), computed again (orange)"));
         const height = (count) => (count / (LAYERS + 1)) * (bars - 8);
         steps.forEach((step, n) => {
           const all = alive(step);
@@ -97,6 +97,7 @@
           parts.push(svg("rect", { class: "cell backward", y: floor - height(all), height: height(step.again.size), ...at }));
         });
         parts.push(svg("path", { class: "law", d: `M${left},${floor - height(peak)}H${width - 8}` }));
+        parts.push(svg("text", { class: "end", x: width - 8, y: floor - height(peak) + (peak > 15 ? 16 : -5) }, `${peak} at most`));
         parts.push(svg("path", { class: "law", d: `M${across(LAYERS)},${top - 4}V${floor}` }));
         parts.push(svg("path", { class: "way", d: `M${across(now)},${top - 4}V${floor}` }));
         return { height: floor + 4, parts };
