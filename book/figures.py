@@ -341,6 +341,26 @@ def binary_training(losses, still, path):
         ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=3 if ax is bottom else 2)
 
 
+def checkpoint_timeline(plain, every):
+    """Plot how many activations autograd keeps at each step, without a checkpoint and with one at every fourth layer.
+
+    Args:
+        plain: for each step, the activations kept, and those that backward computed again: without a checkpoint.
+        every: the same, with one.
+    """
+    ax = canvas(height=3.2)[1][0]
+    ax.step(range(1, len(plain) + 1), [kept + again for kept, again in plain], "--", where="mid", color=INK)
+    steps = range(1, len(every) + 1)
+    kept, alive = [kept for kept, _ in every], [kept + again for kept, again in every]
+    ax.fill_between(steps, kept, step="mid", color=BLUE, alpha=0.5, lw=0)
+    ax.fill_between(steps, kept, alive, step="mid", color=ORANGE, alpha=0.5, lw=0)
+    ax.step(steps, alive, where="mid", color=ORANGE)
+    ax.text(20, 14.5, "no checkpoint: 17", color=INK)
+    ax.text(29, 9, "computed again: 8", color=ORANGE)
+    ax.text(7, 4.4, "kept", color=BLUE)
+    ax.set(xlabel="step: a layer forward, forward again, or backward", ylabel="activations kept", ylim=(0, 18))
+
+
 def memory_time(ks, rows):
     """Plot what checkpointing keeps and at most holds, against the segment length and against the forwards it costs.
 

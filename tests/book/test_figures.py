@@ -36,6 +36,7 @@ FIGURES = {
     "streaming-lse": "book/07_logsumexp",
     "wave-bits": "book/08_qat",
     "quantiser-bits": "book/08_qat",
+    "alive-when": "book/09_checkpointing",
     "attention-tiles": "book/10_flash_attention",
 }
 NOTHING = -math.inf
@@ -1417,3 +1418,46 @@ def test_attention_tiles_picture_says_what_torch_computes() -> None:
     assert counted == [*ahead, *tile, *carried]
     assert {f"{block[0]}–{block[-1]}" for step in steps for block in step} <= set(words)
     assert f"Only one tile exists: {len(tile)} of {scores.numel()} scores." in words
+
+
+# ------------------------------------------------------------------- alive-when: what autograd keeps, step by step
+
+
+@cache
+def plans() -> dict[str, tuple[int, int, int]]:
+    """By plan: layer forwards, and the activations that the chapter counts before backward and at the peak."""
+    cells = "plumbing", "timeline", "count", "recompute", "state", "proof-functions", "linear-tanh"
+    names = chapter("09_checkpointing", *cells, "meter", "plans", "measure")
+    return {name: (row[0], row[1] // 16, row[2] // 16) for name, row in names["table"].items()}
+
+
+def test_alive_when_says_what_the_chapter_s_meter_counts(visit: Callable[..., Watched]) -> None:
+    figure = moved(visit, "alive-when")
+    offered = figure.locator("option").all_inner_texts()
+    assert [*offered, "full"] == list(plans())
+    for plan in offered:
+        forwards, before, peak = plans()[plan]
+        figure.locator("select").select_option(plan)
+        figure.locator("input").fill("16")  # all layers have run forward
+        assert said(figure) == [
+            f"{plan}: {peak} alive at the peak, {forwards} layer forwards",
+            f"step 16 of {forwards + 16}: layer 16 runs",
+            f"alive {before}: {before} kept, 0 computed again",
+        ]
+
+
+@pytest.mark.parametrize("every", [None, 1, 2, 4, 8, 16])
+def test_alive_when_goes_step_by_step_as_the_chapter_does(every: int | None, visit: Callable[..., Watched]) -> None:
+    steps = chapter("09_checkpointing", "timeline")["timeline"](16, every)
+    figure = moved(visit, "alive-when")
+    figure.locator("select").select_option("none" if every is None else f"every {every}")
+    for number, (kept, again) in enumerate(steps, 1):
+        figure.locator("input").fill(str(number))
+        assert said(figure)[-1] == f"alive {kept + again}: {kept} kept, {again} computed again", number
+
+
+def test_alive_when_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:
+    rows = [row.inner_text().split("\t") for row in table(visit, "alive-when").locator("tbody tr").all()]
+    assert len(rows) == 7
+    for plan, *row in rows:
+        assert tuple(map(int, row)) == plans()[plan]

@@ -74,6 +74,14 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "step": "All 4 checks hold.",
         "ties": "told apart: [True, True, True]",
     },
+    "09_checkpointing": {
+        "bytes": "the same as counted: True",
+        "peak": "as stepped through: True",
+        "parameters": "gradients as plain: True",
+        "state": "All 3 checks hold.",
+        "slope": "All 3 checks hold.",
+        "test": "passes plain: True | passes the copy: False",
+    },
     "10_flash_attention": {
         "row": "the sum over all four: True",
         "tile": "one tile:  True\ntwo tiles: True\nlarge scores: True",
