@@ -40,7 +40,9 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     # waits long: kills, deadlines, other users, want of memory, whole archives as a newcomer has them; and what says on
     # every page, record or mistake what a quicker test says on some
     "tests/book/test_downloads.py::test_the_unpacked_book_opens_from_the_disk",
+    "tests/book/test_downloads.py::test_colab_s_cell_fetches_the_coach_from_the_published_book",
     "tests/book/test_errors.py::test_the_search_leads_each_message_to_its_entry",
+    "tests/book/test_figures.py::test_float_window_says_what_the_chapter_computes",
     "tests/book/test_kernels.py::test_a_planted_fault_is_seen",
     "tests/book/test_kernels.py::test_the_cuda_source_compiles",
     "tests/book/test_kernels.py::test_without_its_tools_the_page_goes_on",
@@ -48,8 +50,12 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/book/test_pages.py::test_icons_are_drawn_from_the_small_font",
     "tests/book/test_planted.py",
     "tests/book/test_quiz.py::test_the_answers_open_by_keyboard_and_without_script",
+    "tests/book/test_reading.py::test_a_choice_is_remembered_as_long_as_the_option_says_the_same",
+    "tests/book/test_reading.py::test_where_storage_is_refused_or_spoilt_a_page_does_the_rest",
+    "tests/book/test_source.py::test_an_address_that_is_none_ends_the_build_with_a_line",
     "tests/coach/test_alone.py::test_a_cell_that_does_not_end_is_named",
     "tests/coach/test_alone.py::test_a_loop_that_does_not_end_is_ended_and_what_was_found_stays",
+    "tests/coach/test_solutions.py::test_each_way_runs_as_it_is_shown_and_passes",
     "tests/engine/test_attacks.py",
     "tests/engine/test_bounds.py::test_a_judge_that_gets_lost",
     "tests/engine/test_bounds.py::test_what_cannot_be_read",
@@ -59,6 +65,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/engine/test_outside.py",
     "tests/engine/test_pool.py",
     "tests/engine/test_postgres.py",
+    "tests/engine/test_run.py::test_more_is_loaded_before_the_kernel_is_forked_where_it_is_used",
     "tests/engine/test_sandbox.py::test_an_ordinary_user",
     "tests/engine/test_unseen.py::test_a_warm_parent_that_dies",
     "tests/engine/test_unseen.py::test_an_ordinary_users_kernels",
@@ -66,38 +73,77 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/engine/test_user.py",
     "tests/engine/test_wire.py::test_the_costliest_header_is_cheap",
     "tests/engine/test_wire.py::test_whatever_comes_back_ends_in_a_verdict",
+    "tests/graders/test_classes.py::test_a_task_has_cases_that_are_no_even_mixture",
     "tests/graders/test_classes.py::test_what_is_not_asked_is_not_seen",
     "tests/graders/test_half.py::test_a_mistake_costs_at_most_half",
     "tests/graders/test_index.py::test_the_index_is_what_the_mistakes_do",
     "tests/graders/test_paste.py::test_the_code_of_every_mistake",
-    "tests/graders/test_sets.py::test_no_two_solutions_share_a_record[flash_attention",
+    "tests/graders/test_sets.py::test_behind_a_pipe_the_verdicts_are_the_same",
+    "tests/graders/test_sets.py::test_no_two_solutions_share_a_record",
     "tests/graders/test_sets.py::test_nothing_is_lost_on_the_wire",
     "tests/graders/test_sets.py::test_pasting_the_book_earns_at_most_five_points",
     "tests/graders/test_testfile.py::test_the_lines_that_failed_are_shown",
-    "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason[flash_attention",
-    "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason[sigmoid",
+    "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason",
     "tests/path/test_class.py::test_an_interruption_keeps_what_is_done",
     "tests/path/test_class.py::test_release_has_no_student_level",
     "tests/path/test_collect.py::test_a_late_submission_is_late_in_the_export",
     "tests/path/test_desk.py",
     "tests/path/test_doctor.py::test_the_doctor_and_grading_repair_alike",
     "tests/path/test_escaping.py",
-    "tests/path/test_feedback_page.py::test_the_index_names_the_tests",
     "tests/path/test_feedback_page.py::test_one_page_that_takes_too_long_is_a_line_and_the_others_are_made",
+    "tests/path/test_feedback_page.py::test_the_index_names_the_tests",
+    "tests/path/test_flow.py::test_a_failing_record_costs_one_submission",
     "tests/path/test_flow.py::test_nbgrader_s_own_command",
     "tests/path/test_flow.py::test_the_gradebook_is_that_of_stock_nbgrader",
     "tests/path/test_formgrader.py",
     "tests/path/test_newcomer.py",
     "tests/path/test_sample.py::test_the_documented_commands",
+    "tests/path/test_sample.py::test_three_students_go_the_whole_way",
     "tests/path/test_validate.py",
     "tests/tools/test_bench.py",
-    "tests/tools/test_first_page.py::test_what_is_out_of_date_is_named_then_mended",
     "tests/tools/test_bench_grading.py",
+    "tests/tools/test_check_book.py::test_contents_that_cannot_be_read_are_one_line",
+    "tests/tools/test_first_page.py::test_what_is_out_of_date_is_named_then_mended",
     "tests/tools/test_latest.py",
     "tests/tools/test_stock.py",
     "tests/tools/test_study.py::test_a_test_file_is_judged_where_it_was_unpacked",
     "tests/tools/test_study.py::test_both_commands_run_where_it_was_unpacked",
 )
+SOME = {  # what is asked of every page: `make test` asks it of those with one of these in their name
+    "tests/book/test_browser.py::test_page[": ("-dark-narrow]", "intro-", "01_relu-"),  # the other look has axe as well
+    "tests/book/test_errors.py::test_what_is_typed_into_the_search_leads_to_an_entry[": (
+        "file-modified",
+        "http-function",
+        "http-hook",
+    ),
+    "tests/book/test_figures.py::test_a_figure_keeps_its_height[": (
+        "tape",
+        "read-matrix",
+        "sine-fit",
+        "attention-tiles",
+    ),
+    "tests/book/test_figures.py::test_read_matrix_says_what_torch_computes[": ("right", "transposed", "mystery 1"),
+    "tests/book/test_look.py::test_what_is_printed_is_whole_and_has_no_copy_button[": ("01_relu", "a_errors"),
+    "tests/book/test_reading.py::test_each_option_of_a_quiz_is_judged_and_told_why[": ("01_relu", "09_checkpointing"),
+    "tests/book/test_reading.py::test_what_is_said_of_an_option_is_what_the_answer_says_of_it[": (
+        "02_sigmoid",
+        "d_kernels",
+    ),
+    "tests/book/test_reading.py::test_what_is_added_is_accessible_and_fits[": ("intro",),
+    "tests/book/test_turns.py::test_filled_in_every_turn_is_right[": (
+        "01_relu",
+        "02_sigmoid",
+        "06_linear",
+        "09_checkpointing",
+    ),
+    "tests/path/test_feedback_page.py::test_a_lost_point_leads_to_the_book_and_is_explained_once[": ("[]",),
+    "tests/path/test_sample.py::test_every_answer_is_judged_as_expected[": (
+        *(f"-{number:02}_" for number in (1, *range(3, 11))),
+        "amara-02",
+        "elif-02",
+    ),  # a test file takes seconds
+    "tests/path/test_flow.py::test_a_notebook_is_parsed_twice_and_repaired_once[": ("[1]",),
+}
 SLOW_LOOKS = ("dark-wide]", "light-narrow]")  # in tests/book; the other two have both themes and both widths
 ALWAYS = ("[verdicts01-",)  # attacks on the judge: `make test` has them too
 
@@ -127,6 +173,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest first, mark the slow, and leave out what cannot be compiled."""
     for item in items:
         slow = item.nodeid.startswith(SLOW) and not any(part in item.nodeid for part in ALWAYS)
+        slow = slow or any(item.nodeid.startswith(f) and not any(p in item.nodeid for p in SOME[f]) for f in SOME)
         if slow or (item.nodeid.startswith("tests/book/") and item.nodeid.endswith(SLOW_LOOKS)):
             item.add_marker(pytest.mark.slow)
     if shutil.which("c++") is None and os.environ.get("COURSE_REQUIRE_COMPILER") != "1":

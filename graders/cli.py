@@ -85,6 +85,8 @@ def _unread() -> bool:
 
 def _how_to_go_on(arguments: argparse.Namespace) -> str:
     """Return what the interrupted command leaves behind, and what to type next."""
+    if arguments.run is _feedback and not arguments.force:
+        return "what was made is kept; run the same command to continue"
     if arguments.run is not _grade:
         return "run the same command to start over"
     if arguments.force:
@@ -218,6 +220,56 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--csv", action="store_true", help="print comma-separated values")
     form.add_argument("--json", action="store_true", help="print them as data")
     sub.add_argument("--why", action="store_true", help="also print a line for each check that lost points")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+
+    sub = command("feedback", _feedback, "write the feedback pages of a set that are out of date, several at a time")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument(
+        "student", metavar="STUDENT", nargs="*", help="only of these students (default: all that are graded)"
+    )
+    sub.add_argument("--force", action="store_true", help="make those again too that would not change")
+    sub.add_argument(
+        "--workers", type=_count, metavar="N", help=f"pages made at a time (default: one per core, {cores()} here)"
+    )
+    sub.add_argument("--zip", type=Path, metavar="FILE", help="put all pages of the set into this archive as well")
+    sub.add_argument(
+        "--like",
+        type=Path,
+        metavar="DOWNLOAD",
+        help="name the pages in the archive as this download of hand-ins from Canvas, Moodle or Brightspace does, so "
+        "that the platform takes the archive back",
+    )
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+
+    sub = command(
+        "fill", _fill, "fill in a set's grades in the gradebook file of a learning platform, to be imported there"
+    )
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument("file", metavar="FILE", type=Path, help="the gradebook as CSV from Canvas, Moodle or Brightspace")
+    sub.add_argument(
+        "--column", default="", metavar="NAME", help="the column (default: the one that is called as the set)"
+    )
+    sub.add_argument("--out", type=Path, metavar="FILE", help="the file to write (default: FILE-filled.csv)")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+    sub.epilog = (
+        "Whose row it is, is decided by the platform's number, the account, the address, or the name, in this order, "
+        "with students.csv where there is one; a row that two students could have stays as it is, with a line. "
+        "exit codes: 0 all grades are in the file, 1 some are not, 2 usage error"
+    )
+
+    sub = command("roster", _roster, "write students.csv from the gradebook file of a learning platform")
+    sub.add_argument("file", metavar="FILE", type=Path, help="the gradebook as CSV from Canvas, Moodle or Brightspace")
+    sub.add_argument("--force", action="store_true", help="replace a students.csv that is there")
+
+    sub = command("report", _report, "write a page on the class: hard checks, common mistakes, students to talk to")
+    sub.add_argument(
+        "--out",
+        type=Path,
+        default=Path("report.html"),
+        metavar="FILE",
+        help="the page (default report.html); the figures of the checks go beside it, with .csv at the end",
+    )
+    sub.add_argument("--anonymous", action="store_true", help="leave names out, also of the answers that are shown")
     sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
 
     sub = command(
@@ -382,6 +434,130 @@ def _scores(arguments: argparse.Namespace) -> int:
             print()
             for line in records.lines(rows):
                 print(line)
+    return 0
+
+
+def _feedback(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.console import overwrites, progress
+        from graders.classroom.course import Course
+        from graders.classroom.giving import archive, give
+        from graders.classroom.lock import alone
+        from graders.classroom.roster import Roster, read_roster
+    if os.name != "posix":
+        raise CourseError("pages are made in forked processes, on Linux or macOS: use `nbgrader generate_feedback`")
+    if arguments.like and not arguments.zip:
+        raise CourseError("--like says how the pages in an archive are named: name the archive too, with --zip FILE")
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course:
+        assignment = course.find(arguments.set)
+        graded = [
+            s for s in course.students(assignment) if course.autograded(course.submission(s, assignment)).is_dir()
+        ]
+        if unknown := sorted({*arguments.student} - {*graded}):
+            raise CourseError(f"nothing of {', '.join(unknown)} is graded in {assignment}")
+        students = arguments.student or graded
+        if not students:
+            raise CourseError(f"nothing is graded in {assignment}: run `python -m graders grade {assignment}`")
+        course.reader.start()
+        with alone(course.source(assignment)):
+            say = progress if overwrites() else lambda line: None
+            workers = arguments.workers or cores()
+            given = give(course, course.gradebook(), assignment, students, workers, arguments.force, say)
+        if overwrites():
+            progress("")
+        lines = list(given.lines)
+        counts = f"{len(given.made)} made, {len(given.kept)} as they were"
+        print(f"{assignment}: pages of feedback: {counts}, in {course.dirs.feedback_directory}/STUDENT/{assignment}/")
+        if arguments.zip:
+            roster = read_roster(course.root, course.dirs.db_url) or Roster([{"id": student} for student in graded])
+            count, left = archive(course, assignment, graded, arguments.zip, arguments.like, roster)
+            lines += left
+            print(f"{arguments.zip}: {count} page{'s' * (count != 1)}")
+    for line in lines:
+        print(printable(line, 1000), file=sys.stderr)
+    return 1 if lines else 0
+
+
+def _fill(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.course import Course
+        from graders.classroom.gradebook import Records
+        from graders.classroom.gradefile import fill, read_table
+        from graders.classroom.roster import Roster, read_roster
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        assignment = course.find(arguments.set)
+        rows, most = records.scores()
+        if assignment not in most:
+            raise CourseError(
+                f"nothing of {assignment} has been graded yet: run `python -m graders grade {assignment}`"
+            )
+        scores = {student: row.get(assignment) for student, row in rows.items()}
+        roster = read_roster(course.root, course.dirs.db_url) or Roster([{"id": student} for student in rows])
+        table = read_table(arguments.file)
+        filled = fill(table, assignment, scores, most[assignment], roster, arguments.column)
+    target: Path = arguments.out or arguments.file.with_name(f"{arguments.file.stem}-filled.csv")
+    _write_text(target, filled.text)
+    for line in filled.lines:
+        print(line, file=sys.stderr)
+    counts = f"{filled.new} new, {filled.changed} changed, {filled.same} as they were"
+    print(f"{target}: {printable(filled.column, 100)!r} for {filled.platform}: {counts}")
+    return 1 if filled.lines else 0
+
+
+def _roster(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.gradefile import read_table, roster_of
+        from graders.classroom.roster import ROSTER
+    target = Path(ROSTER)
+    if not Path("nbgrader_config.py").is_file():
+        raise CourseError("this is not a course folder (no nbgrader_config.py): run this from the course's root")
+    if target.exists() and not arguments.force:
+        raise CourseError(f"{target} is there already: --force replaces it")
+    text = roster_of(read_table(arguments.file))
+    _write_text(target, text)
+    count = text.count("\n") - 1
+    print(f"{target}: {count} student{'s' * (count != 1)}; `nbgrader db student import {target}` enters their names")
+    return 0
+
+
+def _write_text(target: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = target.with_name(f".{target.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        part.replace(target)
+    except OSError as error:
+        raise CourseError(f"{target} cannot be written ({error.strerror or error})") from None
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.classreport import write
+        from graders.classroom.console import overwrites, progress
+        from graders.classroom.course import Course
+        from graders.classroom.gradebook import Records
+    target: Path = arguments.out
+    if target.suffix not in (".html", ".htm"):
+        raise CourseError(f"{target} is not a page: name a file that ends in .html")
+    if not target.absolute().parent.is_dir():
+        raise CourseError(f"there is no folder {target.parent}: make it first")
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        try:
+            sets, concerns = write(
+                course,
+                records,
+                target,
+                arguments.anonymous,
+                lambda line, last: progress(line if last or overwrites() else ""),
+            )
+        except OSError as error:
+            raise CourseError(f"{target} cannot be written ({error.strerror or error})") from None
+        if overwrites():
+            progress("")
+        if not sets:
+            raise CourseError(f"nothing has been handed in, as {target} says: put submissions into submitted/")
+    talk = f"{len(concerns)} student{'s' * (len(concerns) != 1)} to talk to"
+    print(f"{target}, {target.with_suffix('.csv').name}: {len(sets)} set{'s' * (len(sets) != 1)}, {talk}")
     return 0
 
 

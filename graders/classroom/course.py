@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGrader
-from nbgrader.converters import GenerateAssignment, GenerateFeedback
+from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import create_engine, inspect, text
@@ -172,10 +172,6 @@ class Course:
             Gradebook(f"sqlite:///{new}", self.dirs.course_id).close()
             with suppress(FileExistsError):  # another command was quicker
                 os.link(new, path)
-
-    def feedback(self, assignment: str) -> None:
-        """Write the feedback of everybody whose submission is graded."""
-        self._convert(GenerateFeedback, assignment_id=assignment, student_id="*")
 
     def _convert(self, kind: type[BaseConverter], **directories: str) -> None:
         converter = kind(coursedir=self.directories(**directories), parent=self.app)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 from shutil import copy, rmtree
@@ -17,16 +18,25 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
-from graders.classroom.graded import converter_of, mark_in, messages_in, notebook_in, read_executed, verdicts_in
+from graders.classroom.graded import (
+    answers_in,
+    converter_of,
+    mark_in,
+    messages_in,
+    notebook_in,
+    read_executed,
+    verdicts_in,
+)
 from graders.classroom.mark import Mark
 from graders.classroom.nbgrader_steps import Grades, save_grades
 from graders.classroom.released import Released, originals
 from graders.classroom.report import Lost, checks_of
-from graders.classroom.submission import TOLD, Prepared, Submission, not_read
+from graders.classroom.submission import STUDY, TOLD, Prepared, Submission, not_read
+from graders.coach.state import read
 from graders.engine.errors import Overspent
 from graders.judge.verdict import Verdict
 from graders.notebook.codes import Code
-from graders.notebook.files import read_bytes
+from graders.notebook.files import no_file, read_bytes
 from graders.notebook.problem import Problem, Unreadable, printable
 
 GO_ON = "what was graded before is kept; put that right, and run the same command without --force to continue"
@@ -290,6 +300,36 @@ class Records:
                     some = f"{waiting} submission{'s' * (waiting != 1)}"
                     found.append(f"{assignment.name}: {some} with cells to be graded by hand: open the formgrader.")
         return found
+
+    def times(self, assignment: str) -> dict[str, tuple[datetime | None, datetime | None]]:
+        """Return when each submission of a set was handed in and when it was due, its extension included, by student.
+
+        Both in UTC without a zone, as nbgrader has them; None: not known, or no due date.
+        """
+        with self._reading() as gradebook:
+            found = gradebook.assignment_submissions(assignment)
+            return {row.student_id: (row.timestamp, row.duedate) for row in found}
+
+    def answers(self, assignment: str, student: str) -> dict[str, str]:
+        """Return the answer cells of a graded submission by their grade_id; of what cannot be read, nothing."""
+        submission = self.course.submission(student, assignment)
+        found: dict[str, str] = {}
+        for name in submission.notebooks:
+            with suppress(Exception):  # the others have theirs
+                found |= self.course.reader.ask(answers_in, self.course.autograded(submission) / f"{name}.ipynb")
+        return found
+
+    def tries(self, assignment: str, student: str) -> dict[str, int]:
+        """Return how often a student asked the coach, by task, as the student's own file says; {} without that file."""
+        path = self.course.submission(student, assignment).folder / STUDY
+        if no_file(path):
+            return {}
+        try:
+            tasks = self.course.reader.ask(read, path).tasks
+        except Exception:  # a file of the student's, which may be anything
+            return {}
+        slug = assignment.partition("_")[2]
+        return {key.removeprefix(f"{slug}."): one.tries for key, one in tasks.items() if key.startswith(f"{slug}.")}
 
     def lines(self, rows: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
         """Yield a line on each lost point of the class.

@@ -32,6 +32,7 @@ OURS = (
     AssignLatePenalties,
     CheckCellMetadata,
 )  # done elsewhere
+MOST_ANSWER = 6000  # characters of an answer that is shown; the longest right one has half of them
 
 
 def converter_of(course: Course, submission: Submission) -> Autograde:
@@ -142,3 +143,9 @@ def verdicts_in(path: Path) -> list[Verdict]:
     """Return the verdicts of a graded notebook, in the order of its test cells."""
     verdicts = map(verdict_of, filter(is_grade, notebook_in(path).cells))
     return [verdict for verdict in verdicts if verdict is not None]
+
+
+def answers_in(path: Path) -> dict[str, str]:
+    """Return the answer cells of a graded notebook by their grade_id, the first `MOST_ANSWER` characters of each."""
+    cells = [cell for cell in notebook_in(path).cells if is_solution(cell)]
+    return {cell.metadata.nbgrader.grade_id: cell.source[:MOST_ANSWER] for cell in cells}

@@ -34,7 +34,7 @@ class Roster:
             names = [student, email]
             if first and last:
                 names += [f"{first} {last}", f"{last} {first}"]
-            for name in filter(None, map(_plain, names)):
+            for name in filter(None, map(plain, names)):
                 self._called.setdefault(name, set()).add(student)
             if number:
                 self._numbers.setdefault(number, set()).add(student)
@@ -43,7 +43,7 @@ class Roster:
         """Return the students that a name, or a platform's number for a person, may mean; the number goes first."""
         if number in self._numbers:
             return self._numbers[number]
-        return {name} if name in self.ids else self._called.get(_plain(name), set())
+        return {name} if name in self.ids else self._called.get(plain(name), set())
 
 
 def read_roster(root: Path, db_url: str) -> Roster | None:
@@ -95,6 +95,6 @@ def _nfc(value: str | None) -> str:
     return unicodedata.normalize("NFC", value.strip()) if isinstance(value, str) else ""
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """Return a name's letters and digits: platforms leave out blanks, commas and capitals."""
     return re.sub(r"[\W_]", "", unicodedata.normalize("NFC", name)).casefold()

@@ -15,10 +15,12 @@ import nbformat
 
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
+from graders.classroom.giving import give
 from graders.classroom.gradebook import Records
 from graders.classroom.grading import Grading
 from graders.classroom.report import table
 from graders.classroom.submission import LEFT_BEHIND
+from graders.engine.cores import cores
 from graders.engine.job import Settings
 from graders.engine.pool import Crew
 from graders.notebook.problem import Problem, printable
@@ -165,7 +167,7 @@ def run_sample(
             continue
         course.register(assignment)
         faults[assignment] = Grading(course, assignment, crew, settings).grade(course.students(assignment), force=True)
-        course.feedback(assignment)
+        give(course, course.gradebook(), assignment, course.students(assignment), cores(), True, lambda line: None)
     with Records(course) as records:
         rows, most = records.scores()
         print(f"\n{table(rows, most)}\n")

@@ -29,7 +29,8 @@ TOLD = (
     "timestamp.txt",
     "submission_secret.txt",
 )  # files that nbgrader's exchange adds: when, and for whom the feedback is
-LEFT_BEHIND = {*TOLD, ".DS_Store", ".ipynb_checkpoints", "__pycache__", KEPT}
+STUDY = ".study.json"  # the coach's file on what its owner has tried: read by `report` alone, where it was handed in
+LEFT_BEHIND = {*TOLD, STUDY, ".DS_Store", ".ipynb_checkpoints", "__pycache__", KEPT}
 MAX_FILES = 200  # files and folders of a submission
 
 

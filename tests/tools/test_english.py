@@ -241,7 +241,20 @@ def test_the_help_is_plain_english(program: str, monkeypatch: pytest.MonkeyPatch
 
 def test_the_help_of_every_command_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     places = {text.place for text in helps(parser_of(importlib.import_module("graders.cli").main, monkeypatch))}
-    commands = ("", " coach", " study", " grade", " collect", " doctor", " scores", " sample")
+    commands = (
+        "",
+        " coach",
+        " study",
+        " grade",
+        " collect",
+        " doctor",
+        " scores",
+        " feedback",
+        " fill",
+        " roster",
+        " report",
+        " sample",
+    )
     assert places == {f"python -m graders{command} --help" for command in commands}
 
 

@@ -336,6 +336,14 @@ class aligned_bottom_right_for_more_keys(aligned_bottom_right):
         return torch.arange(j, j + columns) > torch.arange(i, i + rows)[:, None] + further
 
 
+@task.mistake("causal", BOTTOM_RIGHT)
+class aligned_bottom_right_and_skipped(aligned_bottom_right):
+    @staticmethod
+    def keys(q, k, i, causal, block_q, block_k):
+        end = i + block_q + k.shape[-2] - q.shape[-2]
+        return [j for j in range(0, k.shape[-2], block_k) if not causal or j < end]
+
+
 WITHIN_THE_TILE = (
     "You compare places within the tile. The mask is about places in the whole sequence: query i + its place, key j "
     "+ its place."
@@ -434,11 +442,13 @@ def hidden_row_is_nan(m, total, acc, s, v_j):
     return new, old * total + weight * p.sum(-1, keepdim=True), old * acc + weight * (p @ v_j)
 
 
-@wrong.forward(
-    "extremes",
+BEFORE_THE_MASK = (
     "Forward takes the maximum before it masks. A hidden score far above those that a row sees makes every exp(s - m) of "
-    "the row 0, and the row ends as 0 / 0: set the hidden scores to -inf first.",
+    "the row 0, and the row ends as 0 / 0: set the hidden scores to -inf first."
 )
+
+
+@wrong.forward("extremes", BEFORE_THE_MASK)
 def maximum_before_the_mask(q, k, v, causal, block_q, block_k):
     seen = {}
 
@@ -450,6 +460,18 @@ def maximum_before_the_mask(q, k, v, causal, block_q, block_k):
         return Parts.maximum(m, seen["s"])
 
     return changed(Parts, product=product, maximum=maximum).forward(q, k, v, causal, block_q, block_k)
+
+
+@task.mistake("extremes", BEFORE_THE_MASK)
+class masked_after_the_exp(Parts):
+    @staticmethod
+    def forward(q, k, v, causal, block_q, block_k):
+        return maximum_before_the_mask(q, k, v, causal, block_q, block_k)
+
+    @staticmethod
+    def weights(q_i, k_j, i, j, causal, scale, q, k, lse_i):
+        p = Parts.weights(q_i, k_j, i, j, False, scale, q, k, lse_i)
+        return p.masked_fill(Parts.hidden(i, p.shape[-2], j, p.shape[-1], q, k), 0) if causal else p
 
 
 MASKED_BY_A_PRODUCT = (

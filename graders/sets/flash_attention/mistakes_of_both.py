@@ -275,6 +275,44 @@ def output_like_q(q, v):
 @both(
     "forward",
     "value",
+    "Your running output starts with the shape of the queries (zeros_like(q_i)). Its rows are means of rows of v, so its "
+    "last dimension is that of v: zeros of shape (*q_i.shape[:-1], v.shape[-1]).",
+)
+def sum_begun_like_q(q, k, v, causal, block_q, block_k):
+    wide, scale, outs = Parts.wide(q.dtype), Parts.scale(q, v), []
+    for i in range(0, q.shape[-2], block_q):
+        q_i = q[..., i : i + block_q, :].to(wide)
+        m = torch.full_like(q_i[..., :1], -torch.inf)
+        total, acc = torch.zeros_like(m), torch.zeros_like(q_i)
+        for j in range(0, k.shape[-2], block_k):
+            s = Parts.product(q_i, k[..., j : j + block_k, :].to(wide), scale, q.dtype)
+            m, total, acc = Parts.step(m, total, acc, s, v[..., j : j + block_k, :].to(wide))
+        outs.append((acc / total).to(q.dtype))
+    return torch.cat(outs, -2), None
+
+
+@both(
+    "forward",
+    "value",
+    "You set up the running maximum, sum and output once, before the loop over the queries, so each block of queries goes "
+    "on with the state of the block before it. Start all three anew for each block.",
+)
+def state_started_once(q, k, v, causal, block_q, block_k):
+    wide, scale, outs = Parts.wide(q.dtype), Parts.scale(q, v), []
+    m = torch.full((*q[..., :block_q, :].shape[:-1], 1), -torch.inf, dtype=wide)
+    total, acc = torch.zeros_like(m), torch.zeros(*m.shape[:-1], v.shape[-1], dtype=wide)
+    for i in range(0, q.shape[-2], block_q):
+        q_i = q[..., i : i + block_q, :].to(wide)
+        for j in range(0, k.shape[-2], block_k):
+            s = Parts.product(q_i, k[..., j : j + block_k, :].to(wide), scale, q.dtype)
+            m, total, acc = Parts.step(m, total, acc, s, v[..., j : j + block_k, :].to(wide))
+        outs.append((acc / total).to(q.dtype))
+    return torch.cat(outs, -2), None
+
+
+@both(
+    "forward",
+    "value",
     "Your code takes the shape of q apart into batch, heads, length and d. The leading dimensions may be any number, "
     "none too: count from the end, q.shape[-2] and q[..., i:j, :].",
 )
@@ -423,15 +461,20 @@ def scale_in_halves(q, v):
     return torch.tensor(q.shape[-1] ** -0.5, dtype=q.dtype).item()
 
 
-@both(
-    "product",
-    "extremes",
+IN_HALVES = (
     "You multiply q and k in float16 or bfloat16. The product is rounded to that dtype: beyond 65504 it is infinite, "
-    "and in bfloat16 logits near 90 lie half a unit apart. Convert the tiles to float32 first.",
-    in_flash="extremes",
+    "and in bfloat16 logits near 90 lie half a unit apart. Convert the tiles to float32 first."
 )
+
+
+@both("product", "extremes", IN_HALVES, in_flash="extremes")
 def low_precision_scores(q_i, k_j, scale, dtype):
     return (scale * (q_i.to(dtype) @ k_j.to(dtype).mT)).to(q_i.dtype)
+
+
+@both("product", "extremes", IN_HALVES, in_flash="extremes")
+def low_precision_product(q_i, k_j, scale, dtype):
+    return scale * (q_i.to(dtype) @ k_j.to(dtype).mT).to(q_i.dtype)
 
 
 @both(

@@ -473,6 +473,18 @@ def axes_in_given_order(reduced, x, dim):
     return reduced
 
 
+@wrong.step(
+    "back",
+    "dims",
+    "Your backward sorts the axes of a tuple, but doesn't count the negative ones from the front first: -2 and -1 are put "
+    "back where an output with fewer axes has them. Take d % x.ndim, then sort; or reshape to the shape of keepdim=True.",
+)
+def negative_axes_sorted(reduced, x, dim):
+    for i in sorted(_axes(dim)) if reduced.ndim < x.ndim else ():
+        reduced = reduced.unsqueeze(i)
+    return reduced
+
+
 @wrong.forward(
     "dims",
     "You reduce the axes of a tuple one after another without keeping them. After the first the axes behind it have "

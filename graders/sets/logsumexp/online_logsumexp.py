@@ -301,6 +301,17 @@ def maximum_not_stored(m, s, x):
     return torch.where(m.isinf(), high, m), total
 
 
+@wrong.step(
+    "merged",
+    "value",
+    "You add a chunk's sum relative to the chunk's own maximum. Where the running maximum is larger and stays, the chunk "
+    "then counts too much: take the running maximum away from its numbers, or multiply its sum by exp(its maximum - m).",
+)
+def chunk_kept_at_its_own_maximum(m, s, x):
+    high, own = Running.maximum(m, x), Running.shift(x.max())
+    return high, s * Running.shrink(m, Running.shift(high)) + (x - own).exp().sum()
+
+
 @task.mistake(
     "value",
     "You ask for the length of chunks, or for chunks[0]. An iterator has neither: it gives the next one, and ends.",
@@ -498,6 +509,20 @@ def only_minus_infinity_guarded(m):
 )
 def guard_kept_as_maximum(m, x):
     return Running.shift(Running.maximum(m, x))
+
+
+@task.mistake(
+    "infinities",
+    "You return as soon as the maximum is infinite, and isinf() is true for -inf too: a first chunk of nothing but -inf "
+    "ends the loop. Only +inf decides the result; with -inf go on to the next chunk.",
+)
+def minus_infinity_ends_it(chunks):
+    state = None
+    for chunk in chunks:
+        state = Running.merged(*(state or Running.start(chunk)), chunk)
+        if state[0].isinf():
+            return state[0]
+    return Running.result(*state)
 
 
 @task.mistake(
