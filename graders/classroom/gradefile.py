@@ -184,7 +184,9 @@ def read_table(path: Path) -> Table:
     lower = [_column(name) for name in header]
     form = next((form for form in FORMS if all(name in lower for name in form.told)), None)
     if form is None:
-        raise CourseError(f"{path} has the columns of no gradebook that is known ({printable(', '.join(header), 200)}): {remedy}")
+        raise CourseError(
+            f"{path} has the columns of no gradebook that is known ({printable(', '.join(header), 200)}): {remedy}"
+        )
     wide = [row + [""] * (len(header) - len(row)) for row in rows[1:]]
     return Table(form, header, wide, delimiter, "\r\n" if first.endswith("\r") else "\n", mark)
 
