@@ -637,3 +637,37 @@ def one_tile():
     exist = f"Only one tile exists: {len(queries) * len(keys)} of {scores.numel()} scores."
     ax.set(title=f"{exist}\nWhat is gone lives on in m, ℓ and a/ℓ.", xlim=(-2.3, 17.8), ylim=(10.2, -2), aspect="equal")
     ax.set_axis_off()
+
+
+def which_way():
+    """Draw the questions that lead to plain torch, a hook, a checkpoint, a Function, an operator, or both of these.
+
+    Where autograd has the backward the end is dashed, where you write it filled.
+    """
+    asked = {"Will plain torch do: its value,\nits gradient, its memory?": "1  Plain torch,\nor a Module"}
+    asked |= {"Will you only watch or change\na gradient on its way?": "2  A hook"}
+    asked |= {"Is the only trouble that\nautograd keeps too much?": "3  A checkpoint"}
+    asked |= {"Does it stay in eager torch:\nno compile, no export?": "4  A Function\nof any code"}
+    asked |= {"Is all of forward made\nof torch's operations?": "5  A Function,\ntraced into"}
+    asked |= {"Is .backward() enough: neither\nfunc.grad nor forward mode?": "6  An operator"}
+    asked |= {"7  An operator,\nand a Function around it": ""}
+    ax, boxes = canvas(height=7.6)[1][0], {}
+    place = {"ha": "center", "va": "center", "size": 10}
+    yours = {"boxstyle": "round,pad=0.5", "fc": ORANGE + "26", "ec": ORANGE, "lw": 1.5}
+    for row, (words, end) in enumerate(asked.items()):
+        look = yours | ({"fc": "none", "ec": BLUE, "ls": "--"} if row < 3 else {})
+        if not end:
+            boxes[0, row] = ax.text(0, -row, words, **place, weight="bold", bbox=look)
+            break
+        boxes[0, row] = ax.text(0, -row, words, **place, bbox={"boxstyle": "square,pad=0.5", "fc": "none", "ec": INK})
+        boxes[1, row] = ax.text(1, -row, end, **place, weight="bold", bbox=look)
+        ax.text(0.62, 0.14 - row, "yes", **place)
+        no = {3: "no, it's traced", 4: "no: NumPy, SciPy, C++, CUDA"}.get(row, "no")
+        ax.text(0.04, -0.5 - row, no, va="center", size=10)
+    for x, row in list(boxes)[1:]:
+        before = (0, row - 1 + x)
+        ends = {"patchA": boxes[before].get_bbox_patch(), "patchB": boxes[x, row].get_bbox_patch()}
+        ax.annotate("", (x, -row), (0, -before[1]), arrowprops={"arrowstyle": "->", "color": INK, "lw": 1.5} | ends)
+    title = "A Function is enough, until code that\ntorch cannot see is compiled or exported"
+    ax.set(title=title, xlim=(-0.52, 1.36), ylim=(-6.4, 0.4))
+    ax.axis("off")

@@ -5,10 +5,12 @@ tables are held to what its cells print. Each check is shown a page with a fault
 """
 
 import contextlib
+import importlib.util
 import io
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -26,6 +28,8 @@ DEFINING = [  # the cells that define the operator and the Functions around it
     *("imports", "gtsv", "function", "function-proof", "same", "operator", "fake"),
     *("register-autograd", "vmap", "both-classes", "both-forward"),
 ]
+EXPORTING = ["converts", "outcome", "tools", "made", "compile-function", "both-total", "export-run", "onnx-tools"]
+ONNX = ("onnx-run", "onnx-named-run")  # what needs the cells above, and packages that the course does not install
 COUNT = itertools.count()
 
 Names = dict[str, Any]
@@ -37,18 +41,22 @@ def sources() -> dict[str, str]:
     return {cell.id: cell.source for cell in nbformat.read(PAGE, as_version=4).cells if cell.cell_type == "code"}
 
 
-def run(edit: Edit | None = None) -> Names:
-    """The names that the page defines, one of its cells changed, under a namespace of operators of its own."""
+def run(edit: Edit | None = None, more: Sequence[str] = ()) -> Names:
+    """The names that the page defines, one of its cells changed, under a namespace of operators of its own.
+
+    What the last cell prints is under the name "printed".
+    """
     code, names = sources(), {"__name__": "page"}
     if edit is not None:
         cell, old, new = edit
         assert code[cell].count(old) == 1, f"{cell}: {old!r}"
         code[cell] = code[cell].replace(old, new)
     space = f"page{next(COUNT)}"
-    for cell in DEFINING:
+    for cell in (*DEFINING, *more):
         text = re.sub(r"\bcourse(::|\.)", rf"{space}\1", code[cell])
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(text, cell, "exec"), names)
+    names["printed"] = printed.getvalue().replace(space, "course")
     names["tridiagonal"].register_vmap(names["chained"])
     return names
 
@@ -224,3 +232,76 @@ def test_the_page_keeps_what_its_tables_promise(check: Callable, plant: Callable
     assert not check(notebook)
     plant(notebook)
     assert check(notebook)
+
+
+# ------------------------------------------------------------------------------------------------ which way, and ONNX
+
+
+def headings_that_print(page: Path) -> set[str]:
+    """The sections of a page, each also under those of its subsections, whose cells print something or draw."""
+    found, place, over = set(), "", ""
+    for cell in nbformat.read(page, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            for level, heading in re.findall(r"^(#{2,3}) (.+)$", cell.source, re.MULTILINE):
+                place = slug(heading)
+                over = place if level == "##" else over
+        elif cell.outputs:
+            found |= {place, over}
+    return found
+
+
+def ends_without_a_run(notebook: NotebookNode) -> list[str]:
+    """The ends of the decision figure that the list below it lacks, or for which it names no section that prints."""
+    cells = {cell.id: cell.source for cell in notebook.cells}
+    drawn = re.findall(r'"(\d)  ([^",\\]+)', cells["which-way"])
+    listed = dict(re.findall(r"^(\d)\. (.+)$", cells["ends"], re.MULTILINE))
+    found = []
+    for number, name in drawn:
+        line = re.sub(r"\[([^]]+)\]\(glossary[^)]+\)", r"\1", listed.get(number, ""))
+        if not line.startswith(f"**{name.strip()}**"):
+            found.append(f"{number}: {line}")
+        for file, place in re.findall(r"\]\(([\w.]*)#([^)]+)\)", line):
+            if place not in headings_that_print(PAGE.with_name(file or PAGE.name)):
+                found.append(f"{number}: {file}#{place}")
+        if "](" not in line:
+            found.append(f"{number}: no link")
+    return found if len(drawn) == len(listed) == 7 else [*found, f"{len(drawn)} ends, {len(listed)} lines"]
+
+
+def without_a_run(notebook: NotebookNode) -> None:
+    cell = next(c for c in notebook.cells if c.id == "ends")
+    cell.source = cell.source.replace("(03_ste.ipynb#hooks)", "(03_ste.ipynb#summary)")
+
+
+def with_another_end(notebook: NotebookNode) -> None:
+    cell = next(c for c in notebook.cells if c.id == "which-way")
+    cell.source = cell.source.replace("2  A hook", "2  A mask")
+
+
+@pytest.mark.parametrize("plant", [without_a_run, with_another_end])
+def test_each_end_of_the_figure_has_a_run(plant: Callable) -> None:
+    notebook = nbformat.read(PAGE, as_version=4)
+    assert ends_without_a_run(notebook) == []
+    plant(notebook)
+    assert ends_without_a_run(notebook)
+
+
+def printed(cell_id: str) -> str:
+    """What a cell of the page has printed."""
+    cells = nbformat.read(PAGE, as_version=4).cells
+    return "".join(o.text for c in cells if c.id == cell_id for o in c.outputs)
+
+
+@pytest.mark.parametrize("cell", ONNX)
+def test_what_the_page_shows_of_onnx_comes_from_a_run(cell: str) -> None:
+    assert "as torch True" in printed(cell), "run `make notebooks` with onnx and onnxscript installed"
+
+
+@pytest.mark.parametrize("cell", ONNX)
+def test_onnx_prints_what_the_page_shows(cell: str) -> None:
+    """nbval cannot compare these cells, since most machines have no ONNX."""
+    names = run(more=(*EXPORTING, *ONNX[: ONNX.index(cell) + 1]))
+    if importlib.util.find_spec("onnxscript") is None:
+        assert names["printed"] == f"{names['ABSENT']}\n"
+        pytest.skip("no ONNX: pip install onnx==1.23.2 onnxscript==0.7.2")
+    assert names["printed"] == printed(cell)
