@@ -227,6 +227,7 @@ NONE = torch.zeros(2, dtype=torch.int32)
 QKV = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
 LAYER = normal(5, 3), normal(4, 3, seed=1), normal(4, seed=2)
 BANDS = normal(3), (4 + normal(4).detach().abs()).requires_grad_(), normal(3, seed=1), normal(4, 2)
+ANGLES = torch.arange(6.0, dtype=torch.float64).reshape(3, 2)
 INDEX = torch.tensor([[0, 2, 2], [1, 1, 3]])
 DIMS = [(normal(2, 3, 2), dim, keep) for dim in (None, 0, -1, (0, 2)) for keep in (False, True)]
 
@@ -316,6 +317,7 @@ CASES: dict[str, dict[str, Case]] = {
         ),
         "Embedding": Case([(normal(4, 2), INDEX)], lambda f, weight, tokens: f(tokens, weight)),
         "Scan": Case([(normal(4, 2), normal(4, 2, seed=1))]),
+        "Rotate": Case([(normal(3, 4), ANGLES)]),
         "BiasAdd": Case([(normal(2, 3, 4), normal(4)), (normal(4), normal(4))]),
         "BroadcastDiv": Case(
             [(normal(3, 1), positive(4)), (normal(2, 3, 3), positive(1, 1, 3)), (t(1, -2), positive())]
