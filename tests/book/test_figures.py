@@ -1108,9 +1108,10 @@ def test_wave_bits_says_what_the_chapter_computes(way: str, visit: Callable[...,
         right, zeros, answer, shown = wave_on(bits, way)
         clipped = [int((passed == 0).sum()) for *_, passed in shown]
         verdict = "right" if answer == "triangle" else "wrong"
+        what = "Gradient 0" if way == WITH else "Clipped"
         assert said(figure) == [
             f"{bits} bits, {way}: right {100 * right:.1f} % of the time",
-            f"{zeros} of 1024 weights are 0. Gradient 0 here: {clipped[0]} samples, {clipped[1]} weights",
+            f"{zeros} of 1024 weights are 0. {what} here: {clipped[0]} samples, {clipped[1]} weights",
             f"It takes this triangle for a {answer}: {verdict}",
         ]
         for svg, (t, y, _), count, most in zip(figure.locator("svg").all(), shown, clipped, (2.4, 1.8), strict=True):

@@ -83,7 +83,7 @@
       const right = net.says === "triangle";
       return [
         [html("strong", {}, `${b} bits, ${trained ? WITH : AFTER}: `), whole(`right ${(100 * net.right).toFixed(1)} % of the time`)],
-        [`${net.zeros} of 1024 weights are 0. `, whole(`Gradient 0 here: ${clipped[0]} samples, ${clipped[1]} weights`)],
+        [`${net.zeros} of 1024 weights are 0. `, whole(`${trained ? "Gradient 0" : "Clipped"} here: ${clipped[0]} samples, ${clipped[1]} weights`)],
         [`It takes this triangle for a ${net.says}: `, html("span", { class: `verdict ${right ? "right" : "wrong"}` }, right ? "right" : "wrong")],
       ];
     };
