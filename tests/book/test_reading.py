@@ -89,7 +89,12 @@ SAID = [  # a sentence of its own; one that names two; the right one told by the
         "a",
         "Right. b is the formula for rows that sum to 1, and c would need the factor on both terms.",
     ),
-    ("book/06_linear", 2, "b", "Not so. b is what you get if you sum and expand back, since the engine then sums once more."),
+    (
+        "book/06_linear",
+        2,
+        "b",
+        "Not so. b is what you get if you sum and expand back, since the engine then sums once more.",
+    ),
     (
         "book/02_sigmoid",
         3,
