@@ -23,8 +23,10 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
@@ -60,6 +62,7 @@ c.Validator.validate_all = True
 ONLY = r"<!-- {0} only -->\n.*?<!-- end of {0} only -->\n+"
 WEB_ONLY, COACH_ONLY = (re.compile(ONLY.format(what), re.DOTALL) for what in ("web", "coach"))
 REMARK = re.compile(r' ?<span class="without-script">The course\'s web page (.*?)</span>')  # below a figure that moves
+LINK = re.compile(r"\]\((?P<page>(?:\w+\.ipynb)?)#(?P<id>[\w-]+)\)")  # to a heading, here or in a notebook beside it
 DIRECTIVE = re.compile(r"^```\{bibliography\}\n.*?^```\n", re.DOTALL | re.MULTILINE)
 README = """# Custom Gradients in PyTorch: from ReLU to FlashAttention
 
@@ -129,7 +132,7 @@ def collect(root: Path, name: str = NAME, coach: bool = False, site: str | None 
 
 def _here(path: Path, site: str, coach: bool) -> bytes:
     """A page as the download has it: what points to the web page gets its address, or is left out where it has none."""
-    text = WEB_ONLY.sub("", path.read_text(encoding="utf-8"))
+    text = _in_lab(WEB_ONLY.sub("", path.read_text(encoding="utf-8")), path)
     if not coach:
         text = COACH_ONLY.sub("", text)
     if site:
@@ -137,10 +140,37 @@ def _here(path: Path, site: str, coach: bool) -> bytes:
     if path.suffix != ".ipynb" or "without-script" not in text:
         return text.encode()
     page = f' <a href="{site}/book/{path.stem}.html">The course\'s web page</a> \\1'
-    notebook = read(path)
+    notebook = nbformat.reads(text, as_version=4)
     for cell in notebook.cells:
         cell.source = REMARK.sub(page if site else "", cell.source)
     return to_text(notebook).encode()
+
+
+def _in_lab(text: str, page: Path) -> str:
+    """A page's text with its links to headings of notebooks as JupyterLab knows them: "#How-it-breaks".
+
+    The book knows a heading by its words in lower case; JupyterLab by all its letters, with hyphens for blanks.
+    """
+
+    def as_in_lab(link: re.Match[str]) -> str:
+        target = page.with_name(link["page"]) if link["page"] else page
+        heading = _headings(target).get(link["id"], "") if target.suffix == ".ipynb" and target.is_file() else ""
+        return f"]({link['page']}#{heading or link['id']})"
+
+    return LINK.sub(as_in_lab, text)
+
+
+@cache
+def _headings(page: Path) -> dict[str, str]:
+    """The headings of a notebook, as JupyterLab's ids, by the book's; the first of several that are called alike."""
+    found: dict[str, str] = {}
+    for cell in read(page).cells:
+        if cell.cell_type == "markdown":
+            for words in re.findall(r"^#{1,6} (.+?)\s*$", cell.source, re.MULTILINE):
+                shown = words.replace("`", "").replace(" ", "-")
+                if re.fullmatch(r"[\w\-,.:;?!'’]+", shown):  # others would need escapes
+                    found.setdefault(re.sub(r"[^\w-]", "", shown.lower()), shown)  # as MyST's heading anchors
+    return found
 
 
 def _doctor(root: Path) -> bytes:

@@ -102,6 +102,27 @@ def test_pictures_that_the_page_moves_are_inside(unpacked):
     assert [name for name, shown in pictures.items() if not any("image/svg+xml" in keys for keys in shown)] == []
 
 
+def test_links_to_headings_lead_there_in_jupyterlab(unpacked):
+    """Which knows "How it breaks" as How-it-breaks, where the book has how-it-breaks."""
+    ids = {
+        path.name: {
+            words.replace("`", "").replace(" ", "-")
+            for cell in read(path).cells
+            if cell.cell_type == "markdown"
+            for words in re.findall(r"^#{1,6} (.+?)\s*$", cell.source, re.MULTILINE)
+        }
+        for path in unpacked.glob("book/*.ipynb")
+    }
+    dead, count = [], 0
+    for path in unpacked.glob("book/*.ipynb"):
+        for cell in read(path).cells:
+            for page, heading in re.findall(r"\]\((\w+\.ipynb)?#([^)]+)\)", cell.source):
+                count += 1
+                if heading not in ids[page or path.name]:
+                    dead.append(f"{path.name}, {cell.id}: {page}#{heading}")
+    assert count > 200 and dead == []
+
+
 def test_a_file_of_the_coach_is_no_file_for_a_class(small):
     """Without being asked for, that is; and with it the gate looks for what does not run."""
     leaked = {"graders/sets/relu/square.py": b"# `make grade`\n"}
