@@ -263,6 +263,11 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         ),
         "",
     ),
+    (
+        re.compile(r"NotImplementedError(: your turn|:? ?$)"),
+        _always("This line is not written yet: put yours in place of the raise, run the cell, and ask again."),
+        "",
+    ),
     (re.compile(r"element 0 of tensors does not require grad"), _always(""), "No node anywhere"),
     (re.compile(r"modified by an inplace operation"), _always(""), "A saved tensor was changed in place"),
     (re.compile(r"Trying to backward through the graph a second time"), _always(""), "backward ran a second time"),

@@ -118,6 +118,14 @@ def power_rule(ctx, x, g):
     return g * ctx.n * before, None
 
 
+@wrong.backward("gradient", "Your gradient is g U_{n-1}. The slope of T_n is n U_{n-1}: multiply by n.")
+def degree_missing(ctx, x, g):
+    u, after = torch.zeros_like(x), torch.ones_like(x)
+    for _ in range(ctx.n):
+        u, after = after, 2 * x * after - u
+    return g * u, None
+
+
 @wrong.backward(
     "second_order",
     "Your first derivative is right, but n U_{n-1} is computed in setup_context and saved: it comes back as a "

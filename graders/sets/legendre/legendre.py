@@ -294,6 +294,18 @@ def index_off_by_one(x, n):
     return b if n else a
 
 
+@wrong.forward(
+    "value",
+    "Your k is one too small: with P_0 and P_1 in hand the first step makes P_2, so k = 1 there. Begin with P_{-1} = 0 and "
+    "P_0 = 1 if your loop counts from k = 0.",
+)
+def counted_from_zero(x, n):
+    a, b = torch.ones_like(x), x.clone()
+    for k in range(n):
+        a, b = b, ((2 * k + 1) * x * b - k * a) / (k + 1)
+    return a
+
+
 @wrong.forward("value", "You return P_{n-1}: your loop makes one step too few (range ends before its second argument).")
 def one_step_too_few(x, n):
     return _value(x, max(n - 1, 0))
@@ -390,6 +402,20 @@ def torchs_own(x, n):
 )
 def number_saved(x, n, y):
     return x, n
+
+
+@wrong.backward(
+    "gradient",
+    "Your slope takes P_{k+1} where it needs P_k: P'_{k+1} = P'_{k-1} + (2k + 1) P_k. In the loop move the slopes on before "
+    "the polynomials.",
+)
+def slope_of_the_next(ctx, x, g):
+    p, after = torch.ones_like(x), x
+    slope, slope_after = torch.zeros_like(x), torch.ones_like(x)
+    for k in range(1, ctx.n + 1):
+        p, after = after, ((2 * k + 1) * x * after - k * p) / (k + 1)
+        slope, slope_after = slope_after, slope + (2 * k + 1) * after
+    return g * slope, None
 
 
 @wrong.backward(

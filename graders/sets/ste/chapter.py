@@ -64,6 +64,42 @@ def identity_outside(ctx, g):
     return g.clone()
 
 
+ON_X = (
+    "Your condition looks at the upstream gradient g. It has to look at x: where |x| <= 1/2 g passes unchanged, however "
+    "large it is, and elsewhere it is 0."
+)
+
+
+@wrong.backward("gradient", ON_X)
+def clips_upstream_at_half(ctx, g):
+    return g.clamp(-0.5, 0.5)
+
+
+@wrong.backward("gradient", ON_X)
+def masks_upstream(x, g):
+    return torch.where(g.abs() <= 0.5, g, 0)
+
+
+@wrong.backward(
+    "gradient",
+    "You return the ramp's slope, 1 or 0, and not the slope times the upstream gradient g: choose between g and 0.",
+)
+def upstream_ignored(x, g):
+    return torch.where(x.abs() <= 0.5, 1.0, 0).to(g.dtype)
+
+
+@wrong.backward("gradient", "At exactly -1/2 and 1/2 your gradient is 0. The ends belong to the ramp: use <=, not <.")
+def ends_left_out(x, g):
+    return torch.where(x.abs() < 0.5, g, 0)
+
+
+@wrong.backward(
+    "gradient", "Your mask ends on one side alone: x <= 1/2 is true for -100 as well. Ask for x.abs() <= 1/2."
+)
+def one_sided(x, g):
+    return torch.where(x <= 0.5, g, 0)
+
+
 # --- ScaleGradient ----------------------------------------------------------------------------------------------------
 
 scale = Task(
