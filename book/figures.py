@@ -637,3 +637,30 @@ def one_tile():
     exist = f"Only one tile exists: {len(queries) * len(keys)} of {scores.numel()} scores."
     ax.set(title=f"{exist}\nWhat is gone lives on in m, ℓ and a/ℓ.", xlim=(-2.3, 17.8), ylim=(10.2, -2), aspect="equal")
     ax.set_axis_off()
+
+
+def checklist_run(runs):
+    """Draw what the checklist says of several Functions, a row for each item and a column for each Function.
+
+    Args:
+        runs: name of a Function to its verdicts: item, verdict and text.
+    """
+    ax, items = canvas(height=7.4)[1][0], [item for item, *_ in next(iter(runs.values()))]
+    looks = {
+        "passed": ("✓ passed", GREEN + "1c", INK),
+        "FAILED": ("✗ FAILED", RED, "#101010"),
+        "n/a": ("n/a", "none", INK),
+    }
+    for row, item in enumerate(items):
+        ax.text(-0.08, row, item, ha="right", va="center", size=10)
+    for column, (name, found) in enumerate(runs.items()):
+        ax.text(column + 0.5, -0.7, name, ha="center", va="bottom", size=10)
+        for row, (_, verdict, _) in enumerate(found):
+            word, fill, ink = looks[verdict]
+            ax.add_patch(plt.Rectangle((column + 0.03, row - 0.42), 0.94, 0.84, fc=fill, lw=0))
+            ax.text(column + 0.5, row, word, ha="center", va="center", size=10, color=ink)
+    caught = sum(any(verdict == "FAILED" for _, verdict, _ in found) for found in runs.values())
+    passed = sum(("gradcheck", "passed") in [each[:2] for each in found] for found in runs.values())
+    ax.set(title=f"gradcheck passes {passed} of {len(runs)};\nthe whole list fails {caught}", xlim=(-1.9, len(runs)))
+    ax.set(ylim=(len(items) - 0.4, -2))
+    ax.set_axis_off()

@@ -8,6 +8,7 @@ import ast
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,7 @@ from tests.book.book_build import PAGES, ROOT
 from tests.book.test_build import slug, without_code
 from tools.turns import filled
 
+sys.path.insert(0, str(ROOT / "book"))  # whose checklist.py a page imports
 PAGE = ROOT / "book/functions.md"
 NOTEBOOKS = sorted(path for page in PAGES if (path := ROOT / f"{page}.ipynb").exists())
 BASES = {"Function", "torch.autograd.Function"}
