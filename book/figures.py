@@ -664,3 +664,37 @@ def checklist_run(runs):
     ax.set(title=f"gradcheck passes {passed} of {len(runs)};\nthe whole list fails {caught}", xlim=(-1.9, len(runs)))
     ax.set(ylim=(len(items) - 0.4, -2))
     ax.set_axis_off()
+
+
+def traffic_bars(ways):
+    """Draw what the operations of a forward and a backward pass read and write, to scale.
+
+    Args:
+        ways: name of a way to its forward and its backward: steps of a name, numbers read and numbers written, float32.
+    """
+    figure, (ax,) = canvas(height=5)
+    passes = [(kind, way, ways[way][k]) for k, kind in enumerate(("forward", "backward")) for way in ways]
+    totals = dict.fromkeys(ways, 0.0)
+    for row, (kind, way, steps) in enumerate(passes):
+        left, color = 0.0, BLUE if kind == "forward" else ORANGE
+        for name, *sizes in steps:
+            begin = left
+            for size, fill, ink in zip(sizes, (color + "1c", color), (INK, "#101010"), strict=True):
+                width = size / 2**18  # MiB
+                ax.add_patch(plt.Rectangle((left, row), width, 0.34, fc=fill, ec=color))
+                if width > 0.3:
+                    ax.text(left + width / 2, row + 0.17, f"{width:.1f}", ha="center", va="center", size=9, color=ink)
+                left += width
+            words = name.replace("_", "\n" if left - begin > 1 else "_")
+            ax.text((begin + left) / 2, row - 0.04, words, ha="center", va="bottom", size=9)
+        ax.text(0, row - 0.36, f"{kind}, {way}: {left:.1f} MiB", va="bottom", weight="bold", size=10)
+        totals[way] += left
+    ax.text(0, len(passes) - 0.5, "pale: read      full: written      numbers: MiB", size=9)
+    most, least = max(totals.values()), min(totals.values())
+    title = ", ".join(f"{way} {total:.1f} MiB" for way, total in totals.items())
+    ax.set(
+        title=f"Fused, {least / most:.0%} of the bytes are moved:\n{title}",
+        xlim=(0, 7.7),
+        ylim=(len(passes) - 0.3, -0.6),
+    )
+    ax.set_axis_off()

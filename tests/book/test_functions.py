@@ -207,6 +207,11 @@ def with_kernels(function: type) -> Callable:
     return lambda x, bias: function.apply(x, bias, (names["composed"], names["composed_backward"]))
 
 
+def with_squares(function: type) -> Callable:
+    """The same for `Squared`."""
+    return lambda x: function.apply(x, (lambda x: x * x, lambda g, x: 2 * x * g))
+
+
 Rule = Callable[..., Tensor | tuple[Tensor | None, ...]]
 
 
@@ -408,6 +413,7 @@ CASES: dict[str, dict[str, Case]] = {
         "Halve": Case([(X,)], lambda f, x: f(x * 1, 0.5), call=on_a_copy),
     },
     "d_kernels.ipynb": {
+        "Squared": Case([(X,)], call=with_squares),
         "Geglu": Case([(normal(3, 8), normal(8)), (normal(8), normal(8))], gated, call=with_kernels),
     },
     "e_checklist.ipynb": {
