@@ -672,7 +672,7 @@ def traffic_bars(ways):
     Args:
         ways: name of a way to its forward and its backward: steps of a name, numbers read and numbers written, float32.
     """
-    figure, (ax,) = canvas(height=5)
+    ax = canvas(height=5)[1][0]
     passes = [(kind, way, ways[way][k]) for k, kind in enumerate(("forward", "backward")) for way in ways]
     totals = dict.fromkeys(ways, 0.0)
     for row, (kind, way, steps) in enumerate(passes):

@@ -74,7 +74,7 @@ def squares(page: ModuleType, right: str = "", wrong: str = "", flags: tuple = (
 def test_the_smallest_kernel_passes_its_list_and_refuses_what_it_cannot_read(page: ModuleType) -> None:
     pair = squares(page)
     assert all(page.square_checks(pair).values())
-    with pytest.raises(RuntimeError, match="[Dd]ouble|dtype|type"):
+    with pytest.raises(RuntimeError, match="expected scalar type Double but found Float"):
         pair[0](torch.ones(3))
     with pytest.raises(RuntimeError, match="gradient: other shape"):
         pair[1](torch.ones(2).double(), torch.ones(3).double())
@@ -90,11 +90,7 @@ def test_the_smallest_kernel_passes_its_list_and_refuses_what_it_cannot_read(pag
     ],
 )
 def test_a_fault_in_the_smallest_kernel_is_seen(page: ModuleType, right: str, wrong: str, seen: str) -> None:
-    pair = squares(page, right, wrong)
-    try:
-        assert not page.square_checks(pair)[seen]
-    except torch.autograd.gradcheck.GradcheckError:
-        assert seen == "sizes"
+    assert not page.square_checks(squares(page, right, wrong))[seen]
 
 
 def test_the_extension_passes_the_list(page: ModuleType, built: Pair) -> None:
