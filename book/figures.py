@@ -648,7 +648,7 @@ def checklist_run(runs):
     ax, items = canvas(height=7.4)[1][0], [item for item, *_ in next(iter(runs.values()))]
     looks = {
         "passed": ("✓ passed", GREEN + "1c", INK),
-        "FAILED": ("✗ FAILED", RED, "#101010"),
+        "FAILED": ("✗ FAILED", RED, "0.06"),
         "n/a": ("n/a", "none", INK),
     }
     for row, item in enumerate(items):
@@ -679,7 +679,7 @@ def traffic_bars(ways):
         left, color = 0.0, BLUE if kind == "forward" else ORANGE
         for name, *sizes in steps:
             begin = left
-            for size, fill, ink in zip(sizes, (color + "1c", color), (INK, "#101010"), strict=True):
+            for size, fill, ink in zip(sizes, (color + "1c", color), (INK, "0.06"), strict=True):
                 width = size / 2**18  # MiB
                 ax.add_patch(plt.Rectangle((left, row), width, 0.34, fc=fill, ec=color))
                 if width > 0.3:
