@@ -193,6 +193,25 @@ def returned(op: Op, args: list) -> list[tuple]:
     return seen
 
 
+# checklist: what a gradient should be like
+def unlike(ctx, grads: tuple) -> str:
+    """The first gradient that is not like its input in shape, dtype and device; empty if all are."""
+    edges = iter([edge for edge in ctx.next_functions if edge[0] is not None])
+    for k, (needed, g) in enumerate(zip(ctx.needs_input_grad, grads, strict=False)):
+        if not needed:
+            continue
+        node, slot = next(edges)
+        x = node._input_metadata[slot]  # what the engine knows of the input
+        if g is None:
+            continue
+        same = {"shape": (list(g.shape), list(x.shape)), "dtype": (g.dtype, x.dtype)}
+        same["device"] = (g.device, x.device)
+        for name, (ours, right) in same.items():
+            if ours != right:
+                return f"argument {k}: a gradient of {name} {ours}, the input has {right}"
+    return ""
+
+
 # checklist: it runs, values and dtypes
 LIMITS = dict(zip(DTYPES, (1e-9, 1e-5, 5e-3, 3e-2), strict=True))
 
@@ -230,6 +249,56 @@ def dtypes(op: Op) -> None:
                 for g in filter(is_float, grads):
                     kept = g.dtype is dtype
                     assert kept, f"{dtype} in, a gradient in {g.dtype}"
+
+
+# checklist: shapes of gradients
+@item("gradients fit")
+def fit(op: Op) -> str:
+    note = ""
+    for args in map(fresh, op.cases):
+        for gap in (unlike(*pair) for pair in returned(op, args)):
+            summed = op.broadcasts and ": a gradient of shape" in gap
+            assert not gap or summed, f"{gap}: the engine changes that, unasked"
+            note = note or gap
+    return note
+
+
+# checklist: sizes of gradients
+LARGE, SMALL = 1e6, 1e-6
+
+
+def strange(g: Tensor) -> Tensor:
+    """Where a gradient is above 1e6, below 1e-6 and not 0, or no number."""
+    size = g.abs()
+    return ~g.isfinite() | (size > LARGE) | ((size < SMALL) & (size > 0))
+
+
+def spread(g: Tensor) -> str:
+    """Mean and standard deviation of a gradient, and how much of it is large or tiny."""
+    if not g.numel():
+        return "empty"
+    large, small = int((g.abs() > LARGE).sum()), int((g.abs() < SMALL).sum())
+    text = f"mean {g.mean():.3g}, std {g.std(correction=0):.3g}"
+    return f"{text}, {large} > 1e6, {small} < 1e-6"
+
+
+# checklist: sizes of gradients, the item
+@item("magnitudes")
+def magnitudes(op: Op) -> str:
+    model = op.surrogate or op.reference
+    found = {}
+    for args in op.cases:
+        ours = pull(outputs(op.f, mine := fresh(args)), mine)
+        theirs = pull(outputs(model, own := fresh(args)), own) if model else ours
+        for i, g, right in zip(wanted(mine), ours, theirs, strict=True):
+            odd = strange(g) & ~(strange(right) if model else torch.zeros_like(g).bool())
+            for k in odd.flatten().nonzero().flatten()[:1].tolist():
+                why = "below 1e-6, where gradcheck sees nothing"
+                if not g.flatten()[k].abs() < SMALL:
+                    why = "above 1e6, or no number"
+                raise AssertionError(f"input {i}{at(g, k)}: {g.flatten()[k]:.3g}: {why}")
+            found[i] = torch.cat([found.get(i, g.new_empty(0)), g.flatten()])
+    return "; ".join(f"input {i}: {spread(g)}" for i, g in found.items())
 
 
 # checklist: backward against differences
@@ -373,9 +442,7 @@ def broadcasting(op: Op) -> str:
             return t.flatten().repeat(99)[: shape.numel()].reshape(shape)
 
         args = fresh(op.cases[0], shaped)
-        for _, grads in returned(op, args):
-            kept = zip(grads, args, strict=False)
-            own &= all(g is None or g.shape == a.shape for g, a in kept)
+        own &= not any(unlike(*pair) for pair in returned(op, args))
         wide = [a.expand(full) if is_float(a) else a for a in args]
         theirs = pull(outputs(op.f, wide), args)
         same = close(pull(outputs(op.f, args), args), theirs)

@@ -671,3 +671,64 @@ def which_way():
     title = "A Function is enough, until code that\ntorch cannot see is compiled or exported"
     ax.set(title=title, xlim=(-0.52, 1.36), ylim=(-6.4, 0.4))
     ax.axis("off")
+
+
+def checklist_run(runs):
+    """Draw what the checklist says of several Functions, a row for each item and a column for each Function.
+
+    Args:
+        runs: name of a Function to its verdicts: item, verdict and text.
+    """
+    ax, items = canvas(height=7.4)[1][0], [item for item, *_ in next(iter(runs.values()))]
+    looks = {
+        "passed": ("✓ passed", GREEN + "1c", INK),
+        "FAILED": ("✗ FAILED", RED, "0.06"),
+        "n/a": ("n/a", "none", INK),
+    }
+    for row, item in enumerate(items):
+        ax.text(-0.08, row, item, ha="right", va="center", size=10)
+    for column, (name, found) in enumerate(runs.items()):
+        ax.text(column + 0.5, -0.7, name, ha="center", va="bottom", size=10)
+        for row, (_, verdict, _) in enumerate(found):
+            word, fill, ink = looks[verdict]
+            ax.add_patch(plt.Rectangle((column + 0.03, row - 0.42), 0.94, 0.84, fc=fill, lw=0))
+            ax.text(column + 0.5, row, word, ha="center", va="center", size=10, color=ink)
+    caught = sum(any(verdict == "FAILED" for _, verdict, _ in found) for found in runs.values())
+    passed = sum(("gradcheck", "passed") in [each[:2] for each in found] for found in runs.values())
+    ax.set(title=f"gradcheck passes {passed} of {len(runs)};\nthe whole list fails {caught}", xlim=(-1.9, len(runs)))
+    ax.set(ylim=(len(items) - 0.4, -2))
+    ax.set_axis_off()
+
+
+def traffic_bars(ways):
+    """Draw what the operations of a forward and a backward pass read and write, to scale.
+
+    Args:
+        ways: name of a way to its forward and its backward: steps of a name, numbers read and numbers written, float32.
+    """
+    ax = canvas(height=5)[1][0]
+    passes = [(kind, way, ways[way][k]) for k, kind in enumerate(("forward", "backward")) for way in ways]
+    totals = dict.fromkeys(ways, 0.0)
+    for row, (kind, way, steps) in enumerate(passes):
+        left, color = 0.0, BLUE if kind == "forward" else ORANGE
+        for name, *sizes in steps:
+            begin = left
+            for size, fill, ink in zip(sizes, (color + "1c", color), (INK, "0.06"), strict=True):
+                width = size / 2**18  # MiB
+                ax.add_patch(plt.Rectangle((left, row), width, 0.34, fc=fill, ec=color))
+                if width > 0.3:
+                    ax.text(left + width / 2, row + 0.17, f"{width:.1f}", ha="center", va="center", size=9, color=ink)
+                left += width
+            words = name.replace("_", "\n" if left - begin > 1 else "_")
+            ax.text((begin + left) / 2, row - 0.04, words, ha="center", va="bottom", size=9)
+        ax.text(0, row - 0.36, f"{kind}, {way}: {left:.1f} MiB", va="bottom", weight="bold", size=10)
+        totals[way] += left
+    ax.text(0, len(passes) - 0.5, "pale: read      full: written      numbers: MiB", size=9)
+    most, least = max(totals.values()), min(totals.values())
+    title = ", ".join(f"{way} {total:.1f} MiB" for way, total in totals.items())
+    ax.set(
+        title=f"Fused, {least / most:.0%} of the bytes are moved:\n{title}",
+        xlim=(0, 7.7),
+        ylim=(len(passes) - 0.3, -0.6),
+    )
+    ax.set_axis_off()

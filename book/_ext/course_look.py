@@ -15,6 +15,7 @@ from typing import Any
 
 from course_book import is_bold, tag_of
 from docutils import nodes
+from pygments.lexers import CudaLexer, Python3Lexer
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
@@ -28,6 +29,8 @@ TITLE = re.compile(r"\[(.+?)\]\((\w+)\.ipynb#how-it-breaks\)")  # of a wrong ver
 INLINE = re.compile(r"`(?P<code>[^`]+)`|\$(?P<math>[^$]+)\$|\[(?P<text>[^\]]+)\]\([^)]*\)")
 LABEL = "Wrong version: runs, and is wrong"
 TURN = "Your turn: write here"
+LANGUAGES = {"cpp": "C++", "cuda": "CUDA"}  # of the strings in a cell tagged `language:cpp` or `language:cuda`
+STRING = re.compile(r'(?<=r""").*?(?=""")', re.DOTALL)
 DOTS = ' <span class="dots" aria-hidden="true">{}{}</span>'
 BRIEF = '<details class="brief"><summary>In 30 seconds</summary>'
 
@@ -93,6 +96,26 @@ def chips(kind: str, items: list[tuple[str, list[nodes.Node]]]) -> nodes.bullet_
 # ------------------------------------------------------------------------------------------------------ code
 
 
+class EmbeddedLexer(Python3Lexer):
+    """Python whose raw strings in three quotes are C++ or CUDA, which has the words of C++ and some more."""
+
+    def get_tokens_unprocessed(self, text: str, stack: tuple[str, ...] = ("root",)) -> Iterator[tuple[int, Any, str]]:
+        """Yield the tokens of Python, and in place of each string's inside those of C++."""
+        spans = [found.span() for found in STRING.finditer(text)]
+        around = super().get_tokens_unprocessed(text, stack)
+        tokens = [token for token in around if not any(begin <= token[0] < end for begin, end in spans)]
+        for begin, end in spans:
+            inside = CudaLexer().get_tokens_unprocessed(text[begin:end])
+            tokens += [(begin + at, kind, word) for at, kind, word in inside]
+        yield from sorted(tokens, key=lambda token: token[0])
+
+
+def language_of(cell: nodes.Element) -> str:
+    """Return the name of the language that a cell's strings are written in; "" for Python alone."""
+    tags = (name.partition("tag_language:")[2] for name in cell.get("classes", ()))
+    return next((LANGUAGES[tag] for tag in tags if tag in LANGUAGES), "")
+
+
 def code_of(cell: nodes.Element) -> nodes.literal_block | None:
     """The block of code that a cell shows."""
     shown = (part for part in cell.children if isinstance(part, nodes.container) and "cell_input" in part["classes"])
@@ -135,6 +158,11 @@ def rank_code(app: Sphinx, doctree: nodes.document) -> None:
     for cell in cells:
         block = code_of(cell)
         if block is None:
+            continue
+        if language := language_of(cell):
+            block["language"] = "python-cpp"
+            cell["classes"].append("rank-language")
+            cell.insert(0, nodes.paragraph("", f"{language}, in a string", classes=["rank"]))
             continue
         if tag := tag_of(cell):
             caught = tables.wrong.get((notebook, titles.get(cell, "")))
@@ -217,6 +245,7 @@ def open_map(app: Sphinx, doctree: nodes.document) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Begin when a page is read, after its wrong versions have their names."""
+    app.add_lexer("python-cpp", EmbeddedLexer)
     app.connect("doctree-read", open_map, priority=400)  # before Sphinx collects images
     app.connect("doctree-read", rank_code, priority=600)
     app.connect("doctree-read", show_card, priority=600)

@@ -8,6 +8,7 @@ import ast
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,7 @@ from tests.book.book_build import PAGES, ROOT
 from tests.book.test_build import slug, without_code
 from tools.turns import filled
 
+sys.path.insert(0, str(ROOT / "book"))  # whose checklist.py a page imports
 PAGE = ROOT / "book/functions.md"
 NOTEBOOKS = sorted(path for page in PAGES if (path := ROOT / f"{page}.ipynb").exists())
 BASES = {"Function", "torch.autograd.Function"}
@@ -203,6 +205,11 @@ def with_kernels(function: type) -> Callable:
     """The same for `Geglu`, its two passes composed of torch's operations."""
     names = function.backward.__globals__
     return lambda x, bias: function.apply(x, bias, (names["composed"], names["composed_backward"]))
+
+
+def with_squares(function: type) -> Callable:
+    """The same for `Squared`."""
+    return lambda x: function.apply(x, (lambda x: x * x, lambda g, x: 2 * x * g))
 
 
 Rule = Callable[..., Tensor | tuple[Tensor | None, ...]]
@@ -408,6 +415,7 @@ CASES: dict[str, dict[str, Case]] = {
         "Halve": Case([(X,)], lambda f, x: f(x * 1, 0.5), call=on_a_copy),
     },
     "d_kernels.ipynb": {
+        "Squared": Case([(X,)], call=with_squares),
         "Geglu": Case([(normal(3, 8), normal(8)), (normal(8), normal(8))], gated, call=with_kernels),
     },
     "e_checklist.ipynb": {

@@ -52,11 +52,45 @@ def outputs() -> dict[str, str]:
 def test_the_stored_outputs_come_from_a_run_with_a_compiler_and_triton() -> None:
     shown = outputs()
     assert shown["build-run"] == "C++: built\n"
-    for cell in ("triton-run", "flash-run"):
+    assert shown["square-run"] == "C++\n  sizes True\n  layouts True\n  gradcheck True\n"
+    for cell in ("square-others", "triton-run", "flash-run"):
         assert "Triton, interpreter, CPU\n" in shown[cell], "run `make notebooks` with Triton installed"
         assert "False" not in shown[cell]
+    assert shown["square-mask"].splitlines() == [
+        "with the mask, what follows: [-1, -1, -1, -1, -1, -1]",
+        "without the mask, what follows: [100, 121, 144, 169, 196, 225]",
+    ]
+    assert "CUDA: not run here" in shown["square-others"], "then say in the page's text what was run"
     assert shown["blind"].count("\n") == 4
     assert shown["cuda-run"].startswith("CUDA: not run here"), "then say in the page's text what was run"
+
+
+def squares(page: ModuleType, right: str = "", wrong: str = "", flags: tuple = ()) -> Pair:
+    """The two passes of the smallest kernel, perhaps with a fault."""
+    ops = page.load("square", [part.replace(right, wrong) for part in page.SQUARE_FOR_CPU], [], flags)
+    return ops.square, ops.slope
+
+
+def test_the_smallest_kernel_passes_its_list_and_refuses_what_it_cannot_read(page: ModuleType) -> None:
+    pair = squares(page)
+    assert all(page.square_checks(pair).values())
+    with pytest.raises(RuntimeError, match="expected scalar type Double but found Float"):
+        pair[0](torch.ones(3))
+    with pytest.raises(RuntimeError, match="gradient: other shape"):
+        pair[1](torch.ones(2).double(), torch.ones(3).double())
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "seen"),
+    [
+        ("i < n; ++i) y", "i < n - n % 2; ++i) y", "sizes"),
+        ("2 * x[i] * g[i]", "x[i] * g[i]", "sizes"),
+        ("x = torch::stable::contiguous(x_)", "x = x_", "layouts"),
+        ("g = torch::stable::contiguous(g_)", "g = torch::stable::clone(g_)", "layouts"),
+    ],
+)
+def test_a_fault_in_the_smallest_kernel_is_seen(page: ModuleType, right: str, wrong: str, seen: str) -> None:
+    assert not page.square_checks(squares(page, right, wrong))[seen]
 
 
 def test_the_extension_passes_the_list(page: ModuleType, built: Pair) -> None:
@@ -204,11 +238,11 @@ def test_without_its_tools_the_page_goes_on(missing: str, tmp_path: Path) -> Non
     # Triton's interpreter takes long, and the build is not its matter
     shown = run(tmp_path, source.replace("TRITON = importlib", "TRITON = None and importlib"), PATH=str(tools))
     lines = [line for line in shown.splitlines() if line.startswith("C++")]
-    assert lines == [
+    assert lines == 2 * [
         f"C++ is left out below: {missing} not found. Install a C++ compiler (Debian: apt-get install g++; "
         "macOS: xcode-select --install) and ninja (pip install ninja)."
     ]
-    assert "composed\n  parity True\n" in shown and shown.count("Triton: not run here") == 2
+    assert "composed\n  parity True\n" in shown and shown.count("Triton: not run here") == 4
 
 
 def test_no_python_headers_and_no_cache_are_needed(page: ModuleType, tmp_path: Path) -> None:
@@ -223,9 +257,10 @@ def test_no_python_headers_and_no_cache_are_needed(page: ModuleType, tmp_path: P
 
 
 @needs_nvcc
-def test_the_cuda_source_compiles(page: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SQUARE_FOR_CUDA", "FOR_CUDA"])
+def test_the_cuda_source_compiles(name: str, page: ModuleType, tmp_path: Path) -> None:
     source = tmp_path / "cuda.cu"
-    source.write_text("\n".join(["#define NAME test", *page.FOR_CUDA]))
+    source.write_text("\n".join(["#define NAME test", *getattr(page, name)]))
     paths = [f"-I{path}" for path in include_paths("cpu")]
     chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in (80, 90)]
     done = subprocess.run(
@@ -247,7 +282,8 @@ INTERPRETED = """
 import json, warnings
 
 with warnings.catch_warnings(action="ignore"):
-    results = {"geglu": checks((triton_forward, triton_backward), DEVICE), "flash": flash_checks(DEVICE)}
+    results = {"square": square_checks((triton_square, triton_slope), DEVICE)}
+    results |= {"geglu": checks((triton_forward, triton_backward), DEVICE), "flash": flash_checks(DEVICE)}
 
 
 @triton.jit
@@ -267,6 +303,7 @@ print(json.dumps(results))
 @needs_triton
 def test_triton_passes_the_lists(tmp_path: Path) -> None:
     results = json.loads(run(tmp_path, script(bench.DEFINITIONS) + INTERPRETED).splitlines()[-1])
+    assert all(results["square"].values()) and len(results["square"]) == 3, results
     assert all(results["geglu"].values()) and len(results["geglu"]) == 7, results
     assert all(results["flash"].values()) and len(results["flash"]) == 7, results
     assert results["planted"] == [True, False]  # seen where the keys do not fill their blocks
@@ -280,7 +317,7 @@ kinds = {"fp32": tl.float32, "fp64": tl.float64, "fp16": tl.float16, "bf16": tl.
 for kind, T in kinds.items():
     wider = "fp64" if kind == "fp64" else "fp32"
     types = dict.fromkeys(("lse", "delta", "sums"), f"*{wider}") | dict.fromkeys(("rows", "n", "nq", "nk", "d"), "i32")
-    for kernel in (forward_kernel, backward_kernel, flash_forward, flash_dq, flash_dkdv):
+    for kernel in (square_kernel, slope_kernel, forward_kernel, backward_kernel, flash_forward, flash_dq, flash_dkdv):
         constants = {"CHUNK": 16, "BLOCK": 256, "A": getattr(tl, "float" + wider[2:])}
         constants |= {"CAUSAL": True, "B": 64, "D": 64, "T": T}
         constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
@@ -298,7 +335,7 @@ def test_triton_compiles_for_a_gpu(tmp_path: Path) -> None:
         tmp_path, script(bench.DEFINITIONS) + COMPILED, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path / "cache")
     )
     lines = [line.split() for line in shown.splitlines()]
-    assert len(lines) == 20
+    assert len(lines) == 28
     assert all(int(shared) <= 227 * 1024 for *_, shared in lines)  # what a block may have on sm_90
 
 

@@ -189,6 +189,38 @@ def test_the_build_fails_where_something_is_missing(fault: str, tmp_path: Path) 
     assert bool(done.returncode) == bool(fault) and fault in done.stderr, done.stderr
 
 
+def strings(page: str) -> dict[str, list[str]]:
+    """The code of a page's cells whose strings are C++ or CUDA, by the language's tag."""
+    found: dict[str, list[str]] = {}
+    for cell in cells(page):
+        for tag in cell.metadata.get("tags", []):
+            if tag.startswith("language:"):
+                found.setdefault(tag.removeprefix("language:"), []).append(cell.source)
+    return found
+
+
+def test_each_string_in_another_language_is_tagged() -> None:
+    tagged = [source for sources in strings("book/d_kernels").values() for source in sources]
+    assert sorted(c.source for c in cells("book/d_kernels") if '= r"""' in c.source) == sorted(tagged)
+    assert {line for source in tagged for line in source.splitlines() if len(line) > 80} == set()
+
+
+def test_strings_in_another_language_are_coloured_as_that_language(book: Build) -> None:
+    html = read(book, "book/d_kernels")
+    shown = html.select("article div.rank-language")
+    names = {"C++, in a string": "cpp", "CUDA, in a string": "cuda"}
+    found: dict[str, list[str]] = {}
+    for cell in shown:
+        code = cell.select_one("div.cell_input pre")
+        found.setdefault(names[words(cell.select_one("p.rank"))], []).append(code.get_text().strip("\n"))
+    assert found == strings("book/d_kernels")
+    spans = {(span["class"][0], span.get_text()) for cell in shown for span in cell.select("pre span[class]")}
+    assert {("kt", "double"), ("k", "for"), ("k", "const")} <= spans
+    assert any(kind == "cp" and text.startswith("#include") for kind, text in spans)
+    assert {("kr", "__global__"), ("nb", "threadIdx")} <= spans
+    assert {text for kind, text in spans if kind == "err"} == set()
+
+
 # ------------------------------------------------------------------------------------------- below the title
 
 

@@ -395,6 +395,10 @@ TYPED = {
     "modified by an inplace operation": "A saved tensor was changed in place",
     "hook changed siz": "A hook returned another shape or dtype",
     "mygelu hook changed size": "A hook returned another shape or dtype",
+    "Sizes of tensors must match except in dimension": "The parts of a gradient do not fit together",
+    "'Context' object has no attribute 'saved_tensors'": "ctx has no saved_tensors",
+    "save_for_backward() takes 1 positional argument": "save_for_backward takes any number of tensors",
+    "Expected to get 3 gradient(s) for backward": "Expected to get so many gradients",
     'Traceback (most recent call last):\n  File "train.py", line 81, in <module>\n    loss.backward()\nRuntimeError: '
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
     "freed).": "backward ran a second time",
