@@ -265,7 +265,7 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     ),
     (
         re.compile(r"NotImplementedError(: your turn|:? ?$)"),
-        _always("This line is not written yet: put yours in place of the raise, run the cell, and ask again."),
+        _always("This line is not written yet: replace the raise by yours, run the cell, and ask again."),
         "",
     ),
     (re.compile(r"element 0 of tensors does not require grad"), _always(""), "No node anywhere"),
