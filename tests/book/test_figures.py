@@ -366,7 +366,7 @@ class RunningSum(Function):
 def both_jacobians(inputs: tuple[float, ...], fault: str) -> tuple[Tensor, Tensor, bool]:
     """The analytical and the numerical Jacobian, a row for each input, and what gradcheck says."""
     x = torch.tensor(inputs, dtype=torch.float64, requires_grad=True)
-    names = chapter("02_sigmoid", "turn-column", "ask-column", "jacobian-by-hand")
+    names = chapter("02_sigmoid", "jacobian-by-hand")
 
     def f(t: Tensor) -> Tensor:
         return RunningSum.apply(t, fault)

@@ -72,9 +72,15 @@ def is_literal(node: ast.stmt) -> bool:
         return False
 
 
+def keeps_the_right_one(node: ast.stmt) -> bool:
+    """Say whether a statement is of the form ``RightReLU = ReLU``, from which wrong versions inherit."""
+    return re.match(r"Right(\w+) = \1$", ast.unparse(node)) is not None
+
+
 def run(node: ast.stmt, names: dict[str, Any]) -> None:
-    """Run an import, a definition or a literal."""
-    if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) or is_literal(node):
+    """Run an import, a definition, a literal, or what keeps a right version."""
+    defines = isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+    if defines or is_literal(node) or keeps_the_right_one(node):
         try:
             exec(compile(ast.Module([node], []), "cell", "exec"), names)
         except NameError:
@@ -106,6 +112,7 @@ def read(notebook: nbformat.NotebookNode, name: str) -> Notebook:
             if not isinstance(node, ast.ClassDef):
                 continue
             known = {place.name for place in found.functions}
+            known |= {f"Right{name}" for name in known}
             if not BASES.union(known).intersection(ast.unparse(base) for base in node.bases):
                 continue
             if misconceptions:

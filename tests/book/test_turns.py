@@ -19,14 +19,15 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "exp": "gradcheck: True",
         "power": "gradcheck: True",
         "drum": "gradcheck: True\nloss 0.4454 -> 0.0000, a = 1.5000, k = 2.4048",
+        "catch": "right version passes: True\nwrong version passes: False",
     },
     "02_sigmoid": {
         "slope": "the same as Python's: True",
-        "column": "the two Jacobians agree: True",
         "arctan": "All 4 checks hold.",
         "where": "gradient [0.16, 0.0, -0.16]",
         "pattern": "only the diagonal is left: True",
         "formula": "gradcheck passes\ngradgradcheck passes",
+        "catch": "right versions pass: True True\nfloat32 inside passes: False",
     },
     "03_ste": {
         "numbers": "mine is the ramp's: True",
@@ -88,6 +89,7 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "d": "the same as autograd: True",
         "ds": "one tile:  True\ntwo tiles: True",
         "keep": "All 3 checks hold.",
+        "catch": "right version passes: True\nwrong version passes: False",
     },
 }
 FIRST = 420  # words before the first turn

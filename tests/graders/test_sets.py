@@ -246,8 +246,8 @@ def chapters(set_name: str) -> list[Path]:
 
 
 def definitions(source: str) -> list[str]:
-    """The Functions and the functions that a cell defines."""
-    return re.findall(r"^(?:class (?=\w+\((?:\w+\.)*Function\))|def )(\w+)", source, re.M)
+    """The Functions and the functions that a cell defines; a wrong version may inherit from the right one."""
+    return re.findall(r"^(?:class (?=\w+\((?:(?:\w+\.)*Function|Right\w+)\))|def )(\w+)", source, re.M)
 
 
 PRELUDE = """
@@ -259,6 +259,14 @@ from torch.nn import functional as F
 """
 
 
+DEFINES = ast.ClassDef | ast.FunctionDef | ast.Import | ast.ImportFrom
+
+
+def keeps_the_right_one(statement: ast.stmt) -> bool:
+    """Say whether a statement is of the form ``RightReLU = ReLU``, from which wrong versions inherit."""
+    return re.match(r"Right(\w+) = \1$", ast.unparse(statement)) is not None
+
+
 def run(*sources: str, names: dict | None = None) -> dict:
     """The names that a chapter's cells define, with what they import; magics and other statements are left out.
 
@@ -268,7 +276,7 @@ def run(*sources: str, names: dict | None = None) -> dict:
     for source in (PRELUDE, *sources):
         with suppress(SyntaxError):
             body = ast.parse(source).body
-            kept = [s for s in body if isinstance(s, ast.ClassDef | ast.FunctionDef | ast.Import | ast.ImportFrom)]
+            kept = [s for s in body if isinstance(s, DEFINES) or keeps_the_right_one(s)]
             for statement in kept:
                 with suppress(NameError):  # a default that a statement left out has made: no use outside its cell
                     exec(compile(ast.Module([statement], []), "<chapter>", "exec"), names)
@@ -283,14 +291,17 @@ def operation(thing: type | Callable) -> Callable:
 def test_the_chapter_s_wrong_versions_are_named_by_the_grader(set_name: str) -> None:
     tasks, seen = load(set_name), 0
     for path in chapters(set_name):
+        names: dict = {}  # of the cells before, the wrong versions left out
         for cell in nbformat.read(path, 4).cells:
-            for tag in cell.metadata.get("tags", []):
-                if not tag.startswith("misconception:"):
-                    continue
+            tags = [tag for tag in cell.metadata.get("tags", []) if tag.startswith("misconception:")]
+            if cell.cell_type == "code" and not tags:
+                run(cell.source, names=names)
+            for tag in tags:
                 task_name, name = tag.removeprefix("misconception:").split(".")
                 task = tasks[task_name]
                 mistake = next(m for m in task.mistakes if m.name == name)
-                wrong = run(cell.source)[next(c for c in definitions(cell.source) if c.endswith(task_name))]
+                shown = next(c for c in definitions(cell.source) if c.endswith(task_name))
+                wrong = run(cell.source, names=dict(names))[shown]
                 verdict = task.judge(mistake.caught_by, local(operation(wrong)))
                 assert verdict.mistake == name, f"{path.name} {tag}: {verdict}"
                 seen += 1

@@ -133,7 +133,7 @@ def figure_faults(notebook: NotebookNode) -> Iterator[str]:
 
 
 def misconception_faults(notebook: NotebookNode) -> Iterator[str]:
-    """Two to four wrong versions, each a whole class under a well-formed tag, all in "How it breaks"."""
+    """Two to four wrong versions, each a class under a well-formed tag, all in "How it breaks"."""
     part, names = "", []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
