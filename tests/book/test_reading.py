@@ -99,10 +99,10 @@ SAID = [  # a sentence of its own; one that names two; the right one told by the
         "book/02_sigmoid",
         3,
         "b",
-        "Right. A slope right to 7 digits is within rtol, so gradcheck passes; a is float32 inside forward. But "
-        "gradgradcheck takes differences of backward.",
+        "Right. A slope right to 7 digits is within rtol, so gradcheck passes. But gradgradcheck takes differences of "
+        "backward.",
     ),
-    ("book/10_flash_attention", 1, "c", "Not so. c forgets rounding, as does no running maximum."),
+    ("book/10_flash_attention", 1, "c", "Not so. c forgets rounding: only in exact arithmetic is every shift right."),
     (
         "book/10_flash_attention",
         2,
