@@ -455,7 +455,7 @@ def arguments_counted(fn, *args):
 
 @task.mistake(
     "free",
-    "You count fn's parameters: leaves that require grad. They are alive anyway, whoever calls fn.",
+    "You count leaves that require grad, as fn's parameters are. They cost nothing here, wherever they were made: leave them out.",
 )
 def parameters_counted(fn, *args):
     free = _given(args)
