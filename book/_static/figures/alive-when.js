@@ -60,7 +60,7 @@
   figureKit.add("alive-when", () => {
     const which = choice("checkpoint", PLANS);
     input(which).value = "every 4";
-    const slider = range("step", 0, MOST_STEPS, 1, MOST_STEPS);
+    const slider = range("step", 0, MOST_STEPS, 1, MOST_STEPS); // up to the last of the plan
 
     const drawing = sketch({
       name: "A row for each activation, time to the right: blue while it is kept, orange while it is kept after it was computed again; below, how many are alive",
@@ -107,7 +107,8 @@
     const update = () => {
       const plan = read(which);
       const steps = timeline(plan);
-      const now = Math.min(read(slider), steps.length);
+      input(slider).max = steps.length; // which takes a value beyond it back
+      const now = read(slider);
       const { peak, forwards } = summary(steps);
       const step = now ? steps[now - 1] : { text: "nothing has run", kept: new Set(), again: new Set() };
       drawing.show();
