@@ -318,10 +318,12 @@ def sum_that_is_reached(op: Operation) -> str:
 
 IDEAS: dict[str, list[Idea]] = {
     "01_relu": [
-        Idea(1, "b", "ReLU.mask_multiplied", "the mask multiplied in", lambda op: vjp(op, vector(-1, 2), INF, 3)),
-        Idea(1, "c", "ReLU.upstream_ignored", "upstream gradient ignored", lambda op: vjp(op, vector(-1, 2), INF, 3)),
+        Idea(1, "b", "ReLU.mask_multiplied", "multiplies by the mask", lambda op: vjp(op, vector(-1, 2), INF, 3)),
+        Idea(
+            1, "c", "ReLU.upstream_ignored", "ignores the upstream gradient", lambda op: vjp(op, vector(-1, 2), INF, 3)
+        ),
         Idea(2, "a", "ReLU.kept_as_attribute", "kept as an attribute", saved_as_attribute),
-        Idea(3, "a", "ReLU.writes_into_upstream", "wrote into the upstream gradient", upstream_written_to),
+        Idea(3, "a", "ReLU.writes_into_upstream", "writing into the upstream gradient", upstream_written_to),
     ],
     "02_sigmoid": [
         Idea(1, "a", "Arctan.wrong_branch", "the wrong branch", fifty_points),
@@ -336,7 +338,11 @@ IDEAS: dict[str, list[Idea]] = {
     ],
     "04_legendre": [
         Idea(
-            1, "b", "Legendre.saves_derivative", "derivative saved", lambda op: second_derivative(partial(op, n=3), 1)
+            1,
+            "b",
+            "Legendre.saves_derivative",
+            "the slope was saved",
+            lambda op: second_derivative(partial(op, n=3), 1),
         ),
         Idea(
             2, "b", "Chebyshev.divides_at_ends", "divides at the ends", lambda op: vjp(partial(op, n=3), vector(1), 1)
@@ -344,31 +350,31 @@ IDEAS: dict[str, list[Idea]] = {
         Idea(3, "b", "hvp.hessian_formed", "forms $H$ row by row", backward_passes),
     ],
     "05_clipped_relu": [
-        Idea(1, "a", "SymmetricClip.lower_sign_forgotten", "the lower sign forgotten", alpha_gradient),
+        Idea(1, "a", "SymmetricClip.lower_sign_forgotten", "forgets the lower sign", alpha_gradient),
         Idea(1, "d", "SymmetricClip.alpha_gets_none", "returned as None", alpha_gradient),
-        Idea(2, "a", "HardTanh.upper_mask_missing", "the upper mask missing", thousand_normals),
+        Idea(2, "a", "HardTanh.upper_mask_missing", "a missing mask", thousand_normals),
     ],
     "06_linear": [
         Idea(1, "b", "Linear.weight_transposed_again", "in place of `g @ b.T`", transposed_again),
-        Idea(2, "b", "BroadcastMul.summed_and_expanded", "*summed and expanded*", times_too_large),
+        Idea(2, "b", "BroadcastMul.summed_and_expanded", "sum and expand back", times_too_large),
     ],
     "07_logsumexp": [
         Idea(1, "b", "online_logsumexp.sum_not_rescaled", "*sum not rescaled*", merged),
-        Idea(1, "a", "LogSumExp1d.no_guard", "an infinity is missing", infinity_left),
+        Idea(1, "a", "LogSumExp1d.no_guard", "would need an infinity", infinity_left),
     ],
     "08_qat": [
         Idea(1, "a", "LSQ.quotient_forgotten", "adds up $q$", step_sum),
-        Idea(1, "b", "LSQ.outside_forgotten", "the outside forgotten", step_sum),
-        Idea(2, "c", "FakeQuantBits.mask_missing", "the mask missing", all_outside),
+        Idea(1, "b", "LSQ.outside_forgotten", "forgets the outside", step_sum),
+        Idea(2, "c", "FakeQuantBits.mask_missing", "without the mask", all_outside),
     ],
     "09_checkpointing": [
-        Idea(2, "b", "Recompute.parameters_none", "the parameters that get `None`", of_parameters),
+        Idea(2, "b", "Recompute.parameters_none", "gave its parameters", of_parameters),
         Idea(2, "c", "checkpoint.not_detached", "on the saved tensors themselves", doubled),
         Idea(3, "c", "checkpoint.graph_kept", "keeps the result with its graph"),
     ],
     "10_flash_attention": [
         Idea(1, "b", "tiled_attention.max_started_at_zero", "starts $m$ at 0", scores_far_below),
-        Idea(1, "c", "FlashSkeleton.no_running_max", "no running max", shift_trusted),
+        Idea(1, "c", "FlashSkeleton.no_running_max", "forgets rounding", shift_trusted),
         Idea(3, "c", "tiled_attention.low_precision_sums", "In bfloat16 a sum", sum_that_is_reached),
     ],
 }
@@ -452,7 +458,7 @@ PLANTED_ANSWERS = {
 }
 PLANTED_IDEAS = {
     "an option changed": ("- **b** (nan, 3)", "- **b** (0, nan)", "1 b: ReLU.mask_multiplied gives '(nan, 3)'"),
-    "a name dropped": ("upstream gradient ignored", "gradient wrong", "1 c: 'upstream gradient ignored' is not said"),
+    "a name dropped": ("ignores the upstream gradient", "is wrong", "1 c: 'ignores the upstream gradient' is not said"),
 }
 
 
