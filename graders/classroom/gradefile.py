@@ -22,6 +22,7 @@ from graders.classroom.report import FORMULA
 from graders.classroom.roster import FIELDS, Roster, plain
 from graders.notebook.problem import printable
 
+LONGEST = 300  # characters of a column's name that is looked at
 MOST = 20_000_000  # bytes of a platform's file; a class of 3,000 with 50 columns has 2 MB
 
 
@@ -268,9 +269,8 @@ def _place(table: Table, assignment: str, column: str) -> int:
         if column in table.header:
             return table.header.index(column)
         raise CourseError(f"the file has no column {column!r}; its columns are: {_names(table, table.header)}")
-    found = {
-        i: match["item"] for i, name in enumerate(table.header) if (match := re.fullmatch(table.form.grades, name))
-    }
+    short = {i: name for i, name in enumerate(table.header) if len(name) <= LONGEST}
+    found = {i: match["item"] for i, name in short.items() if (match := re.fullmatch(table.form.grades, name))}
     slug = assignment.partition("_")[2] or assignment
     called = (
         list(found)
@@ -295,7 +295,7 @@ def _same_worth(table: Table, place: int, assignment: str, worth: float) -> None
         told = next((row[place] for row in table.rows if row[0].strip().casefold() == "points possible"), "")
     elif (places := table.places([table.form.worth])) and table.people():
         told = table.people()[0][places[0]]
-    elif table.form.worth and (match := re.search(table.form.worth, table.header[place])):
+    elif table.form.worth and (match := re.search(table.form.worth, table.header[place][:LONGEST])):
         told = match["worth"]
     try:
         there = float(told.replace(",", "."))

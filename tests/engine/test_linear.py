@@ -45,8 +45,8 @@ FLAGS = re.compile(r"re\.[A-Z]+( \| re\.[A-Z]+)*")
 LETTERS, TRIES, MOST = 2_000, 2, 10
 DIRECT: dict[str, set[str]] = {}  # the functions of `re` that each pattern is given to
 NAMED: dict[str, str] = {}  # the patterns that have a name
-# an instructor's own, and those of platforms' names (see below): both meet one name, which is short
-OF_NAMES = ("self.named_regexp", "one.surplus", "form")
+# an instructor's own, and those of platforms' names (see below) and columns: they meet one name, which is short
+OF_NAMES = ("self.named_regexp", "one.surplus", "form", "table.form.grades", "table.form.worth")
 
 
 def _patterns() -> dict[str, int]:
