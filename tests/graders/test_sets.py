@@ -278,7 +278,7 @@ def run(*sources: str, names: dict | None = None) -> dict:
             body = ast.parse(source).body
             kept = [s for s in body if isinstance(s, DEFINES) or keeps_the_right_one(s)]
             for statement in kept:
-                with suppress(NameError):  # a default that a statement left out has made: no use outside its cell
+                with suppress(NameError, ModuleNotFoundError):  # of a statement left out, or of a file beside the page
                     exec(compile(ast.Module([statement], []), "<chapter>", "exec"), names)
     return names
 
