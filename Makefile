@@ -5,7 +5,7 @@ PYTHON ?=
 WORKERS ?= 2
 
 PYTEST = $(BIN)/python -m pytest book tests -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
-	--nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg --doctest-glob=errata.md
+	--nbval --nbval-current-env --nbval-cell-timeout 300 --nbval-sanitize-with tests/nbval_sanitize.cfg --doctest-glob=errata.md
 UNITS := $(patsubst %,tests/%.py,book/test_notation book/test_terms coach/test_documents coach/test_study engine/test_source graders/test_pieces graders/test_wrong \
 	tools/test_chapters tools/test_grade_cells tools/test_order tools/test_prerequisites tools/test_students)
 

@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from xdist.workermanage import WorkerController
 
 FIRST = ("tests/engine", "tests/path", "tests/book", "tests/graders", "book")  # the rest is short
 APART = {  # files that are shared out by so many of their tests' parameters; the rest of a file stays together
@@ -160,6 +161,25 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
+
+    def remove_node(self, node: "WorkerController") -> str | None:
+        """Take a worker out; where it died, return the test that it was at, and hand out again only what it left.
+
+        xdist 3.8 hands out again what the dead worker had done as well, in orders of no test, and each costs the worker
+        that gets it the report on which the next order waits: the run hangs. The test that killed it is not run again.
+        """
+        workload = self.assigned_work.pop(node)
+        left = {scope: {test: False for test, done in tests.items() if not done} for scope, tests in workload.items()}
+        left = {scope: tests for scope, tests in left.items() if tests}
+        if not left:
+            return None
+        scope = next(iter(left))
+        died_in = next(iter(left[scope]))
+        del left[scope][died_in]
+        self.workqueue.update({scope: tests for scope, tests in left.items() if tests})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return died_in
 
 
 @pytest.hookimpl(optionalhook=True)  # there is none under `-p no:xdist`

@@ -1,6 +1,9 @@
 """How the tests are shared among workers: what leans on one another stays together."""
 
 import importlib.util
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +44,17 @@ def test_the_longest_come_first() -> None:
     items = [Item(name) for name in names]
     order.pytest_collection_modifyitems(items)
     assert [item.nodeid for item in items] == [names[2], names[3], names[1], names[0]]
+
+
+def test_a_worker_that_dies_costs_its_test_and_nothing_hangs(tmp_path: Path) -> None:
+    """xdist 3.8 hands out again what the dead worker had done, in empty orders, and then waits for ever."""
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text(encoding="utf-8"), encoding="utf-8")
+    for i in range(20):
+        body = "import os\ndef test_it():\n    " + ("os._exit(7)" if i == 12 else "pass") + "\n"
+        (tmp_path / f"test_{i:02}.py").write_text(body, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert "test_12.py::test_it" in done.stdout and "crashed while running" in done.stdout
+    assert "1 failed, 19 passed" in done.stdout
