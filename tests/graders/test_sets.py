@@ -267,6 +267,22 @@ def keeps_the_right_one(statement: ast.stmt) -> bool:
     return re.match(r"Right(\w+) = \1$", ast.unparse(statement)) is not None
 
 
+COUNT = itertools.count()
+
+
+def registers_its_own(statement: ast.stmt) -> None:
+    """Give each operator that a statement registers a namespace of its own.
+
+    Torch frees an operator whose name is registered again, also one that somebody holds: to call it then is to read
+    freed memory, and now and then the process dies.
+    """
+    for node in ast.walk(statement):
+        for decorator in getattr(node, "decorator_list", ()):
+            for part in ast.walk(decorator):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str) and "::" in part.value:
+                    part.value = f"pasted{next(COUNT)}::{part.value.rpartition('::')[2]}"
+
+
 def run(*sources: str, names: dict | None = None) -> dict:
     """The names that a chapter's cells define, with what they import; magics and other statements are left out.
 
@@ -278,6 +294,7 @@ def run(*sources: str, names: dict | None = None) -> dict:
             body = ast.parse(source).body
             kept = [s for s in body if isinstance(s, DEFINES) or keeps_the_right_one(s)]
             for statement in kept:
+                registers_its_own(statement)
                 with suppress(NameError, ModuleNotFoundError):  # of a statement left out, or of a file beside the page
                     exec(compile(ast.Module([statement], []), "<chapter>", "exec"), names)
     return names
@@ -334,7 +351,7 @@ def pages() -> list[list[str]]:
     return [[c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"] for path in files]
 
 
-@cache  # an operator that is registered again frees the old one, which torch may still hold
+@cache
 def defined() -> list[type | Callable]:
     """Each definition of the book as its cell leaves it, with what the cells before it define."""
     found = []
@@ -372,6 +389,15 @@ SQUARE = """
     setup_context = staticmethod(lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
     backward = staticmethod(lambda ctx, g: 2 * g * ctx.saved_tensors[0])
 """
+
+
+def test_what_is_pasted_registers_no_operator_twice() -> None:
+    cell = (
+        "from torch.library import custom_op\n@custom_op('course::it', mutates_args=())\ndef it(x: Tensor) -> Tensor:\n"
+    )
+    first, second = (run(cell + f"    return x * {factor}")["it"] for factor in (2, 3))
+    assert first._qualname != second._qualname
+    assert [op(torch.ones(1)).item() for op in (first, second)] == [2, 3]
 
 
 def test_a_refusal_is_where_the_grader_finds_one() -> None:
