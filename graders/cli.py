@@ -87,7 +87,11 @@ def _how_to_go_on(arguments: argparse.Namespace) -> str:
     """Return what the interrupted command leaves behind, and what to type next."""
     if arguments.run is _feedback and not arguments.force:
         return "what was made is kept; run the same command to continue"
+    if arguments.run is _watch:
+        return "what was graded is kept; run the same command to go on"
     if arguments.run is not _grade:
+        return "run the same command to start over"
+    if arguments.again or arguments.undo:
         return "run the same command to start over"
     if arguments.force:
         return "what was graded is kept; run it without --force to continue with what has no score yet"
@@ -154,6 +158,22 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--forget", action="store_true", help="delete the file that holds it")
     sub.epilog = f"The file is .study.json in the course's folder; nothing leaves your machine. {EXIT_CODES}"
 
+    sub = command("init", _init, "check what this machine and folder have of what grading needs, and set up a class")
+    sub.add_argument("--roster", type=Path, metavar="FILE", help="write students.csv from this gradebook file (CSV)")
+    sub.add_argument(
+        "--due",
+        nargs="+",
+        default=[],
+        metavar="SET=DATE",
+        help="set due dates, in UTC: relu=2026-03-01T12:00; relu=none takes one away",
+    )
+    sub.add_argument("--check", action="store_true", help="change nothing and ask nothing")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+    sub.epilog = "exit codes: 0 a class can be graded here, 1 something is missing, 2 usage error"
+
+    sub = command("class", _class, "print who is in the class, what is due when, and how far everybody is")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+
     sub = command("grade", _grade, "grade the submissions of a set, several at a time")
     sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
     sub.add_argument(
@@ -168,7 +188,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="time limit of a cell in seconds (a notebook gets four times that)",
     )
-    sub.add_argument("--force", action="store_true", help="grade again what has already been graded")
+    anew = sub.add_mutually_exclusive_group()
+    anew.add_argument("--force", action="store_true", help="grade again what has already been graded")
+    anew.add_argument(
+        "--again",
+        action="store_true",
+        help="grade again what has been graded, print whose points that changes and why, and ask before writing it",
+    )
+    anew.add_argument("--undo", action="store_true", help="take back what the last --again wrote")
+    sub.add_argument("--yes", action="store_true", help="with --again: write it without asking")
     sub.add_argument("--json", action="store_true", help="print scores, verdicts and problems as data on stdout")
     where = sub.add_mutually_exclusive_group()
     where.add_argument(
@@ -187,6 +215,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument(
         "--db", metavar="URL", help="the gradebook to use instead of gradebook.db: postgresql+psycopg://..."
+    )
+
+    sub = command("watch", _watch, "grade what arrives in a folder, as it arrives, and write its feedback")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument(
+        "inbox",
+        metavar="INBOX",
+        type=Path,
+        help="the folder: for each hand-in a folder, an archive or a notebook, named as `collect` takes them, or "
+        "nbgrader's inbound/",
+    )
+    sub.add_argument(
+        "--attempts", type=_count, default=0, metavar="N", help="grade at most N different files of a student"
+    )
+    sub.add_argument("--every", type=_count, default=1, metavar="S", help="seconds between two looks (default 1)")
+    sub.add_argument("--once", action="store_true", help="end when nothing new is there")
+    sub.add_argument("--workers", type=_count, metavar="N", help=f"submissions graded at a time (default {cores()})")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+    sub.set_defaults(seed=None, timeout=None, no_sandbox=False, scheduler=None)
+    sub.epilog = (
+        "Nothing in the folder is changed. What was taken is noted in watched/SET.json, so that it may be stopped and "
+        f"started at any time. {EXIT_CODES}"
     )
 
     sub = command("collect", _collect, "copy notebooks from folders and archives into submitted/")
@@ -261,6 +311,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("file", metavar="FILE", type=Path, help="the gradebook as CSV from Canvas, Moodle or Brightspace")
     sub.add_argument("--force", action="store_true", help="replace a students.csv that is there")
 
+    sub = command("extend", _extend, "give students more time for a set, from its due date on")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument("student", metavar="STUDENT", nargs="+", help="who gets it")
+    sub.add_argument("time", metavar="TIME", help="how much: +3d, +12h, +1d12h, +2w; 0 takes an extension away")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+    sub.epilog = f"An earlier extension of the same set is replaced, and late penalties are settled. {EXIT_CODES}"
+
     sub = command("report", _report, "write a page on the class: hard checks, common mistakes, students to talk to")
     sub.add_argument(
         "--out",
@@ -331,27 +388,76 @@ def _study(arguments: argparse.Namespace) -> int:
     return command.tell(arguments.json, arguments.forget)
 
 
-def _grade(arguments: argparse.Namespace) -> int:
+def _to_grade(arguments: argparse.Namespace, at_end: ExitStack) -> "tuple[Course, Settings]":
+    """Return the course and the limits for a command that executes notebooks, its sandbox on the way."""
     early = None if arguments.no_sandbox or arguments.scheduler else _early_parent()
+    if early:
+        at_end.callback(early.close)
+    with _loading():
+        from graders.classroom.course import Course
+        from graders.classroom.grading import Grading  # noqa: F401 (all that grading needs, at once)
+        from graders.engine import pool, run  # noqa: F401
+    if early:
+        run.provide(early)
+    course = Course(Path.cwd(), arguments.verbose, arguments.db)
+    settings = _settings(course, arguments)
+    if os.name != "posix":
+        raise CourseError("grading needs Linux or macOS: a notebook runs in a forked process")
+    return course, settings
+
+
+def _watch(arguments: argparse.Namespace) -> int:
     with ExitStack() as at_end:
-        if early:
-            at_end.callback(early.close)
+        course, settings = _to_grade(arguments, at_end)
+        with _loading():
+            from graders.classroom.console import conclude
+            from graders.classroom.grading import Grading
+            from graders.classroom.lock import alone
+            from graders.classroom.watching import Clerk, Watch, watch
+            from graders.engine import pool
+        assignment = course.find(arguments.set)
+        inbox: Path = arguments.inbox.absolute()
+        if not inbox.is_dir():
+            raise CourseError(f"there is no folder {arguments.inbox}: make it first, or name another")
+        for own in (course.root / name for name in ("submitted", "autograded", "feedback", "replaced")):
+            if inbox == own or own in inbox.parents:
+                raise CourseError(f"{arguments.inbox} is a folder that grading itself writes: name another")
+        with alone(course.source(assignment)):
+            course.register(assignment)
+        course.reader.start()  # before there are threads
+        at_end.callback(course.close)
+        clerk = Clerk(course, assignment)
+        at_end.callback(clerk.close)
+        crew = at_end.enter_context(pool.hired(settings, arguments.workers or cores(), None, conclude))
+        crew.ready()
+        grading = Grading(course, assignment, crew, settings)
+        one = Watch(
+            grading, clerk, inbox, arguments.attempts, lambda line: conclude(f"{time.strftime('%H:%M:%S')} {line}")
+        )
+        conclude(f"{assignment}: watching {arguments.inbox}; Ctrl-C ends it")
+        watch(one, arguments.every, arguments.once)
+        conclude(f"{assignment}: {one.graded} hand-in{'s' * (one.graded != 1)} graded.")
+    return 0
+
+
+def _grade(arguments: argparse.Namespace) -> int:
+    if arguments.json and (arguments.again or arguments.undo):
+        raise CourseError("--again and --undo print lines, no data: leave --json out")
+    if arguments.yes and not arguments.again:
+        raise CourseError("--yes answers the question of --again: `grade SET --again --yes`")
+    if arguments.undo:
+        return _undo(arguments)
+    with ExitStack() as at_end:
+        course, settings = _to_grade(arguments, at_end)
         with _loading():
             from graders.classroom.attention import attention
             from graders.classroom.checkup import misplaced
             from graders.classroom.console import conclude, data_on_stdout, say
-            from graders.classroom.course import Course
             from graders.classroom.grading import Grading
             from graders.classroom.lock import alone
-            from graders.engine import pool, run
+            from graders.engine import pool
             from graders.engine.timing import phase
-        if early:
-            run.provide(early)
         at_end.enter_context(data_on_stdout(arguments.json))
-        course = Course(Path.cwd(), arguments.verbose, arguments.db)
-        settings = _settings(course, arguments)
-        if os.name != "posix":
-            raise CourseError("grading needs Linux or macOS: a notebook runs in a forked process")
         assignment = course.find(arguments.set)
         students = course.students(assignment)
         chosen = set(arguments.student)
@@ -371,6 +477,10 @@ def _grade(arguments: argparse.Namespace) -> int:
         at_end.callback(course.close)
         workers = arguments.workers or cores()
         crew = at_end.enter_context(pool.hired(settings, workers, arguments.scheduler, say))
+        if arguments.again:
+            from graders.classroom.regrade import again
+
+            return again(course, assignment, students, crew, settings, arguments.yes)
         faults = Grading(course, assignment, crew, settings).grade(students, arguments.force, len(strays))
         told = {student: list(problems) for student, problems in faults.items()}
         for student, problem in strays:
@@ -381,6 +491,71 @@ def _grade(arguments: argparse.Namespace) -> int:
 
             _print_json(graded(course, assignment, settings.seed, students, told))
     return 1 if faults or strays else 0
+
+
+def _undo(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.console import conclude, say
+        from graders.classroom.course import Course
+        from graders.classroom.gradebook import Records
+        from graders.classroom.lock import alone
+        from graders.classroom.regrade import undo
+    if arguments.student:
+        raise CourseError("--undo takes back a whole grading: leave the students out")
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course:
+        assignment = course.find(arguments.set)
+        with alone(course.source(assignment)):
+            folder, done, left = undo(course, Records(course), assignment)
+    say(*left)
+    some = f"{len(done)} submission{'s have' if len(done) != 1 else ' has'}"
+    conclude(f"{assignment}: {some} the points of before {folder.name} again.")
+    return 1 if left else 0
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.course import Course
+        from graders.classroom.firstday import MISSING, ask, due_dates, findings, next_steps
+        from graders.classroom.gradebook import Records
+        from graders.classroom.gradefile import read_table, roster_of
+        from graders.classroom.overview import overview
+        from graders.classroom.roster import ROSTER
+    if arguments.check and (arguments.roster or arguments.due):
+        raise CourseError("--check changes nothing: leave --roster and --due out, or --check")
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        file, dates = arguments.roster, arguments.due
+        if not (arguments.check or file or dates) and sys.stdin.isatty() and sys.stdout.isatty():
+            typed, dates = ask(course)
+            file = Path(typed).expanduser() if typed else None
+        due = due_dates(course, dates)
+        if file:
+            if Path(ROSTER).exists():
+                raise CourseError(f"{ROSTER} is there already: `python -m graders roster FILE --force` replaces it")
+            _write_text(Path(ROSTER), roster_of(read_table(file)))
+        if due:
+            course.make_gradebook()
+        for assignment, when in due.items():
+            records.set_due(assignment, when)
+        missing = False
+        seen = overview(course, records)
+        for finding in findings(course, records, seen):
+            missing = missing or finding.state == MISSING
+            print(*finding.lines(), sep="\n", flush=True)
+        print("", *next_steps(course, seen), sep="\n")
+    return 1 if missing else 0
+
+
+def _class(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.course import Course
+        from graders.classroom.gradebook import Records
+        from graders.classroom.overview import overview
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        seen = overview(course, records)
+    print(*seen.lines(), sep="\n")
+    for line in seen.faults():
+        print(line, file=sys.stderr)
+    return 1 if seen.faults() else 0
 
 
 def _collect(arguments: argparse.Namespace) -> int:
@@ -517,6 +692,18 @@ def _roster(arguments: argparse.Namespace) -> int:
     _write_text(target, text)
     count = text.count("\n") - 1
     print(f"{target}: {count} student{'s' * (count != 1)}; `nbgrader db student import {target}` enters their names")
+    return 0
+
+
+def _extend(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.course import Course
+        from graders.classroom.extending import extend
+        from graders.classroom.gradebook import Records
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        assignment = course.find(arguments.set)
+        for extended in extend(course, records, assignment, arguments.student, arguments.time):
+            print(f"{assignment}: {extended}")
     return 0
 
 

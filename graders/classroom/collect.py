@@ -9,12 +9,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from nbgrader.apps import ZipCollectApp
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
@@ -57,6 +58,7 @@ class Intake:
         budget: what may still come in.
         platform: whose downloads these are, None: each archive is a student's.
         older: whether what is older than an earlier hand-in replaces it.
+        closed: why nothing more is taken of a student, by student.
     """
 
     left_out: list[str] = field(default_factory=list)
@@ -70,6 +72,7 @@ class Intake:
     budget: Budget = field(default_factory=lambda: Budget(MAX_UNPACKED, MAX_FILES))
     platform: str | None = None
     older: bool = False
+    closed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, app: ZipCollectApp) -> "Intake":
@@ -192,6 +195,9 @@ class Collector(FileNameCollectorPlugin):
         intake.left_out += left_out
         taken: dict[str, dict[str, list[Path]]] = {}
         for file, student, name in claims:
+            if student in intake.closed:
+                intake.left_out.append(f"{intake.shown(root / file, root)}: left out, {intake.closed[student]}")
+                continue
             taken.setdefault(student, {}).setdefault(name, []).append(root / file)
         stamps = _stamps(claims, root, intake)
         found: dict[Path, dict[str, object]] = {}
@@ -332,15 +338,17 @@ class Time(datetime):
         raise ValueError("does not contain the time of submission")
 
 
-def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
+def stage(paths: Iterable[Path], archive: Path, intake: Intake, names: Mapping[Path, str]) -> None:
     """Copy folders, notebooks and archives to where ``zip_collect`` looks, each path to a folder of its own.
 
-    A file that is refused gets its line in ``intake``.
+    A file that is refused gets its line in ``intake``. Of a folder in `names` its name there says whose it is; of
+    another one the names in it do.
     """
     archive.mkdir(parents=True)
     for number, given in enumerate(paths):
-        place = str(number)
-        intake.given[place] = given if given.is_dir() else given.parent
+        place, name = str(number), names.get(given, "")
+        base = given if given.is_dir() else given.parent
+        intake.given[place] = base.parent if name else base
         if not given.is_dir() and given.name.lower().endswith(ARCHIVES):
             intake.archives.add(place)
         for file in sorted(given.rglob("*")) if given.is_dir() else [given]:
@@ -358,7 +366,7 @@ def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
             else:
                 try:
                     intake.budget.take(size)
-                    _copy(file, archive / place / file.relative_to(intake.given[place]))
+                    _copy(file, archive / place / name / file.relative_to(base))
                 except ArchiveError:
                     most_of_all = f"{MAX_UNPACKED // 1_000_000:,} MB or {MAX_FILES:,} files"
                     rest = f"it and all after it are more than {most_of_all}. Collect fewer at a time"
@@ -370,8 +378,43 @@ def stage(paths: Iterable[Path], archive: Path, intake: Intake) -> None:
                     )
 
 
+class Collecting(ZipCollectApp):
+    """nbgrader's ``zip_collect``, each hand-in whole or not at all: half a notebook would count as the newest one."""
+
+    def _transfer_files(self, collected_data: Mapping[str, Mapping[str, Any]]) -> None:
+        for student, data in collected_data.items():
+            folder = Path(
+                self.coursedir.format_path(self.coursedir.submitted_directory, student, self.coursedir.assignment_id)
+            )
+            part, old = (folder.with_name(f".{folder.name}.{end}") for end in ("part", "old"))
+            try:
+                for left in (part, old):  # by a kill
+                    shutil.rmtree(left, ignore_errors=True)
+                part.mkdir(parents=True)
+                for source, name in zip(data["src_files"], data["file_ids"], strict=True):
+                    (part / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(source, part / name)
+                if data["timestamp"] is not None:
+                    (part / "timestamp.txt").write_text(data["timestamp"].isoformat(" "), encoding="utf-8")
+                if folder.exists():
+                    folder.rename(old)
+                part.rename(folder)
+            except BaseException:
+                if old.exists() and not folder.exists():
+                    old.rename(folder)
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+
+
 def collect(
-    root: Path, assignment: str, paths: Iterable[Path], platform: str | None = None, older: bool = False
+    root: Path,
+    assignment: str,
+    paths: Iterable[Path],
+    platform: str | None = None,
+    older: bool = False,
+    names: Mapping[Path, str] | None = None,
+    closed: Mapping[str, str] | None = None,
 ) -> Intake:
     """Collect ``paths`` into ``submitted/``; return what came in.
 
@@ -381,19 +424,21 @@ def collect(
         paths: folders, archives and notebooks.
         platform: the one that they were downloaded from: archives among them hold a whole class.
         older: whether what is older than an earlier hand-in replaces it.
+        names: folders that each hold one hand-in, and the name that says whose it is.
+        closed: why nothing more is taken of a student, by student.
 
     Raises:
         CourseError: the list of students cannot be read.
     """
-    app = ZipCollectApp()
-    app.initialize([assignment, "--force", "--log-level=CRITICAL", f"--CourseDirectory.root={root}"])
+    app = Collecting()
+    app.initialize([assignment, "--Collecting.force=True", "--log-level=CRITICAL", f"--CourseDirectory.root={root}"])
     downloaded = root / app.downloaded_directory
     downloaded.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="collect-", dir=downloaded) as folder:  # what lies there may be the path
         app.downloaded_directory = str(Path(app.downloaded_directory, Path(folder).name))
         intake = Intake.of(app)
-        intake.platform, intake.older = platform, older
-        stage(paths, Path(app._format_collect_path(app.archive_directory)), intake)
+        intake.platform, intake.older, intake.closed = platform, older, closed or {}
+        stage(paths, Path(app._format_collect_path(app.archive_directory)), intake, names or {})
         app.start()
     with suppress(OSError):  # it is not empty
         downloaded.rmdir()

@@ -136,6 +136,12 @@ class Course:
         """Open nbgrader's gradebook; ``with`` closes it."""
         return Gradebook(self.dirs.db_url, self.dirs.course_id)
 
+    @property
+    def has_gradebook(self) -> bool:
+        """Whether there is a gradebook already; to open it makes one."""
+        url = make_url(self.dirs.db_url)
+        return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
+
     def register(self, assignment: str) -> None:
         """Put the cells into the gradebook as ``nbgrader generate_assignment`` does, but leave ``exercises/`` alone.
 
@@ -146,7 +152,7 @@ class Course:
             source = json.loads((self.source(assignment) / f"{name}.ipynb").read_text(encoding="utf-8"))
             for line in differing(source):
                 raise CourseError(f"{assignment}: {line}")
-        self._make_gradebook()
+        self.make_gradebook()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 self._convert(GenerateAssignment, assignment_id=assignment, student_id=".", release_directory=folder)
@@ -161,7 +167,7 @@ class Course:
                     f"submission was graded?): see `nbgrader generate_assignment {assignment}`"
                 ) from None
 
-    def _make_gradebook(self) -> None:
+    def make_gradebook(self) -> None:
         """Make the gradebook's file where there is none: whole at once, whoever is killed or comes second."""
         url = make_url(self.dirs.db_url)
         path = Path(str(url.database))

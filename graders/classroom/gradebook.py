@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
-from shutil import copy, rmtree
+from shutil import copy, copytree, rmtree
 
 from nbformat import NotebookNode
 from nbgrader.api import BaseCell, Grade, Gradebook, InvalidEntry, MissingEntry, SubmittedAssignment, SubmittedNotebook
@@ -19,6 +19,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.graded import (
+    Executed,
     answers_in,
     converter_of,
     mark_in,
@@ -27,6 +28,7 @@ from graders.classroom.graded import (
     read_executed,
     verdicts_in,
 )
+from graders.classroom.held import Cell, Held
 from graders.classroom.mark import Mark
 from graders.classroom.nbgrader_steps import Grades, save_grades
 from graders.classroom.released import Released, originals
@@ -159,14 +161,48 @@ class Records:
             if changed:
                 row.timestamp = prepared.time
                 self._copy_told(submission)
-            converter = converter_of(self.course, submission)
-            for notebook in row.notebooks:
-                penalty = self._late_penalty(converter, notebook, submission.student, row.total_seconds_late)
-                if (notebook.late_submission_penalty or 0) != (penalty or 0):
-                    notebook.late_submission_penalty = penalty
-                    changed = True
+            changed = self._settle_penalties(submission, row) or changed
             if changed:  # not what is dirty: a query in between has flushed it
                 gradebook.db.commit()
+
+    def _settle_penalties(self, submission: Submission, row: SubmittedAssignment) -> bool:
+        """Bring the late penalties of a row up to date; return whether one changed."""
+        converter, changed = converter_of(self.course, submission), False
+        for notebook in row.notebooks:
+            late = _late(row)
+            penalty = self._late_penalty(converter, notebook.score, submission.student, late)
+            if (notebook.late_submission_penalty or 0) != (penalty or 0):
+                notebook.late_submission_penalty = penalty
+                changed = True
+        return changed
+
+    def due(self, assignment: str) -> datetime | None:
+        """Return a set's due date in UTC without a zone, None where it has none or was never registered."""
+        with self._reading() as gradebook:
+            try:
+                return gradebook.find_assignment(assignment).duedate
+            except MissingEntry:
+                return None
+
+    def extend(
+        self, assignment: str, student: str, length: timedelta
+    ) -> tuple[datetime, datetime | None, float | None, float | None]:
+        """Replace a student's extension of a set that has a due date, and settle the late penalties.
+
+        Returns:
+            The due date with it, the time of the hand-in, and the score before and after.
+        """
+        submission, gradebook = self.course.submission(student, assignment), self._gradebook
+        before = self.score(submission)
+        with self._writing():
+            gradebook.update_or_create_student(student)
+            row = gradebook.update_or_create_submission(assignment, student)  # one who has not handed in has none
+            row.extension = length or None
+            gradebook.db.commit()
+            if self._settle_penalties(submission, row):
+                gradebook.db.commit()
+            due, handed_in = row.duedate, row.timestamp
+        return due, handed_in, before, self.score(submission)
 
     def record(self, prepared: Prepared, executed: Mapping[str, str], judged: Mapping[str, str]) -> list[Problem]:
         """Record a graded submission: one transaction a notebook, then the files, the marks in them.
@@ -182,16 +218,23 @@ class Records:
         Raises:
             Overspent: a notebook cannot be read within the limits; nothing is recorded.
         """
+        return self.write(prepared, self.read(prepared, executed, judged))
+
+    def read(self, prepared: Prepared, executed: Mapping[str, str], judged: Mapping[str, str]) -> dict[str, Executed]:
+        """Return what is kept of a submission's executed notebooks, by name; nothing is recorded. See `record`."""
+        ask = self.course.reader.ask
+        return {
+            name: ask(read_executed, self.course, prepared, name, text, judged[name]) for name, text in executed.items()
+        }
+
+    def write(self, prepared: Prepared, read: Mapping[str, Executed]) -> list[Problem]:
+        """Record what `read` returned. See `record`."""
         submission = prepared.submission
         converter = converter_of(self.course, submission)
         converter.run_pre_convert_hook()
-        before = self.marks(submission, executed) or {}
-        same = all(name in before and before[name].graded == prepared.notebooks[name].digest for name in executed)
+        before = self.marks(submission, read) or {}
+        same = all(name in before and before[name].graded == prepared.notebooks[name].digest for name in read)
         self.forget(submission)
-        ask = self.course.reader.ask
-        read = {
-            name: ask(read_executed, self.course, prepared, name, text, judged[name]) for name, text in executed.items()
-        }
         self._save(prepared, {name: found.grades for name, found in read.items()}, converter)
         folder = self._copy_files(submission, converter)
         for name, found in read.items():
@@ -230,10 +273,11 @@ class Records:
             for name, grades in executed.items():
                 row = gradebook.find_submission_notebook(name, assignment, student)
                 save_grades(gradebook, row, grades)
-                row.late_submission_penalty = self._late_penalty(converter, row, student, submission.total_seconds_late)
+                late = _late(submission)
+                row.late_submission_penalty = self._late_penalty(converter, row.score, student, late)
                 gradebook.db.commit()
 
-    def _late_penalty(self, converter: Autograde, row: SubmittedNotebook, student: str, late: float) -> float | None:
+    def _late_penalty(self, converter: Autograde, score: float, student: str, late: float) -> float | None:
         """Return what the course's plugin takes off, from 0 to the score, as nbgrader's ``AssignLatePenalties``."""
         kinds = [kind for kind in converter.autograde_preprocessors if isinstance(kind, type)]
         kind = next((kind for kind in kinds if issubclass(kind, AssignLatePenalties)), None)
@@ -241,8 +285,8 @@ class Records:
             return None
         step = kind(parent=converter)
         step.init_plugin()
-        penalty = step.plugin_inst.late_submission_penalty(student, row.score, late)
-        return None if penalty is None else min(max(penalty, 0), row.score)
+        penalty = step.plugin_inst.late_submission_penalty(student, score, late)
+        return None if penalty is None else min(max(penalty, 0), score)
 
     def _copy_files(self, submission: Submission, converter: Autograde) -> Path:
         """Put the set's other files and the time of the hand-in beside the graded notebook; return the folder."""
@@ -263,6 +307,63 @@ class Records:
         for name in TOLD:
             with suppress(Unreadable):  # a link, a pipe, or nothing
                 _write(self.course.autograded(submission) / name, read_bytes(submission.folder / name, MAX_TOLD))
+
+    # --- what a grading would change, and how it was ---
+
+    def held(self, submission: Submission) -> dict[str, Held]:
+        """Return what the gradebook holds of a submission's notebooks, by name; {} where it holds nothing."""
+        with self._reading() as gradebook:
+            try:
+                row = gradebook.find_submission(submission.assignment, submission.student)
+            except MissingEntry:
+                return {}
+            return {
+                notebook.name: Held(
+                    {g.name: Cell(g.auto_score, g.manual_score, g.extra_credit or 0.0) for g in notebook.grades},
+                    {comment.name: comment.auto_comment for comment in notebook.comments},
+                    notebook.late_submission_penalty,
+                )
+                for notebook in row.notebooks
+            }
+
+    def would_hold(self, prepared: Prepared, read: Mapping[str, Executed]) -> dict[str, Held]:
+        """Return what the gradebook would hold after `write`."""
+        submission = prepared.submission
+        converter, found = converter_of(self.course, submission), self.held(submission)
+        with self._reading() as gradebook:
+            row = gradebook.find_submission(submission.assignment, submission.student)
+            row.timestamp = prepared.time or row.timestamp  # undone behind it
+            late = _late(row)
+        for name, executed in read.items():
+            scores, comments = executed.grades.scores, executed.grades.comments
+            cells = {key: replace(cell, auto=scores.get(key, cell.auto)) for key, cell in found[name].cells.items()}
+            score = sum(cell.score for cell in cells.values())
+            penalty = self._late_penalty(converter, score, submission.student, late)
+            found[name] = Held(cells, {**found[name].comments, **comments}, penalty)
+        return found
+
+    def put_back(self, submission: Submission, held: Mapping[str, Held], folder: Path) -> None:
+        """Make the gradebook and ``autograded/`` hold again what they held; scores by hand stay as they are now.
+
+        Args:
+            submission: the submission.
+            held: what `held` returned then.
+            folder: a copy of its folder in ``autograded/`` from then.
+        """
+        gradebook = self._gradebook
+        with self._writing():
+            row = gradebook.find_submission(submission.assignment, submission.student)
+            for notebook in row.notebooks:
+                before = held[notebook.name]
+                save_grades(gradebook, notebook, before.grades)
+                notebook.late_submission_penalty = before.penalty
+                gradebook.db.commit()
+        self.forget(submission)
+        copytree(folder, self.course.autograded(submission))
+
+    def messages(self, assignment: str, name: str, path: Path) -> dict[str, tuple[str, str, str]]:
+        """Return what each test cell of a graded notebook is about, says and refers to: see `messages_in`."""
+        return self.course.reader.ask(messages_in, path, checks_of(self._known(assignment).cells[name]))
 
     # --- the class ---
 
@@ -308,7 +409,18 @@ class Records:
         """
         with self._reading() as gradebook:
             found = gradebook.assignment_submissions(assignment)
-            return {row.student_id: (row.timestamp, row.duedate) for row in found}
+            return {row.student_id: (row.timestamp, _due(row)) for row in found}
+
+    def extensions(self, assignment: str) -> dict[str, timedelta]:
+        """Return the extensions of a set, by student."""
+        with self._reading() as gradebook:
+            rows = gradebook.assignment_submissions(assignment)
+            return {row.student_id: row.extension for row in rows if row.extension}
+
+    def set_due(self, assignment: str, due: datetime | None) -> None:
+        """Set a set's due date, in UTC without a zone; the set need not be registered yet."""
+        with self._writing():
+            self._gradebook.update_or_create_assignment(assignment, duedate=due)
 
     def answers(self, assignment: str, student: str) -> dict[str, str]:
         """Return the answer cells of a graded submission by their grade_id; of what cannot be read, nothing."""
@@ -416,6 +528,18 @@ def _unscored(gradebook: Gradebook, assignment: str) -> dict[str, Unscored]:
     for submission, name in query:
         names.setdefault(submission, set()).add(name)
     return {key: Unscored(frozenset(found - by_hand), frozenset(found & by_hand)) for key, found in names.items()}
+
+
+def _due(row: SubmittedAssignment) -> datetime | None:
+    """Return when a submission is due, its extension included; nbgrader's own fails where that alone is left."""
+    due: datetime | None = row.assignment.duedate and row.duedate
+    return due
+
+
+def _late(row: SubmittedAssignment) -> float:
+    """Return the seconds that a submission is late."""
+    late: float = row.total_seconds_late if _due(row) else 0.0
+    return late
 
 
 def _score(row: SubmittedAssignment, unscored: Mapping[str, Unscored]) -> float | None:

@@ -73,10 +73,8 @@ class Grading:
             plan = [self._plan(student, force) for student in students]
             left = sum(not isinstance(step, Kept) for step in plan)
             progress(f"{self.assignment}: {len(plan)} submission{'s' * (len(plan) != 1)}, {left} to grade")
-            for outcome, results in pool.execute(self.crew, self._work(plan)):
+            for outcome, problems in self._results(plan):
                 number += 1
-                with phase("nbgrader: saving, writing"):
-                    problems = self._finish(outcome, results)
                 student = outcome.submission.student
                 failed = any(problem.fatal for problem in problems)
                 graded += isinstance(outcome, Prepared) and not failed
@@ -99,6 +97,17 @@ class Grading:
             some = f"{earlier} submission{'s' * (earlier != 1)} by other checks, or with another seed, than today's"
             conclude(f"{self.assignment}: graded {some}; `--force` grades everything again.")
         return faults
+
+    def each(self, students: Sequence[str]) -> Iterator[tuple[Outcome, list[Problem]]]:
+        """Grade what is not graded yet; yield each submission when it is recorded, with what a person should know."""
+        with self.records:
+            yield from self._results([self._plan(student, False) for student in students])
+
+    def _results(self, plan: Sequence[Outcome | Submission]) -> Iterator[tuple[Outcome, list[Problem]]]:
+        for outcome, results in pool.execute(self.crew, self._work(plan)):
+            with phase("nbgrader: saving, writing"):
+                problems = self._finish(outcome, results)
+            yield outcome, problems
 
     def _plan(self, student: str, force: bool) -> Outcome | Submission:
         """Return a submission; one that was graded before is read now, to see whether it is still the same."""
@@ -144,24 +153,30 @@ class Grading:
         executed: dict[str, str] = {}
         for name, result in zip(outcome.notebooks, results, strict=True):
             if isinstance(result, BaseException):
-                self.records.forget(outcome.submission)
+                self._forget(outcome.submission)
                 failed = [*problems, _not_executed(f"{name}.ipynb", result)]
                 return with_earlier(failed, self.records.score(outcome.submission))
             executed[name] = result
         try:
-            return problems + self.records.record(outcome, executed, self.judged)
+            return problems + self._record(outcome, executed)
         except CourseError:
             raise
         except Overspent as error:
-            self.records.forget(outcome.submission)
+            self._forget(outcome.submission)
             return [*problems, not_read(f"{next(iter(executed))}.ipynb", error)]
         except Exception as error:  # of the database, of the disk, of a configured step: the others are graded
             if isinstance(error, OSError) and error.errno in FOR_ALL:
                 where = printable(error.filename or "autograded/")
                 raise CourseError(f"{where} cannot be written ({error.strerror}): {GO_ON}") from None
             self.course.app.log.info(traceback.format_exc())
-            self.records.forget(outcome.submission)
+            self._forget(outcome.submission)
             return [*problems, _not_recorded(f"{next(iter(executed))}.ipynb", error)]
+
+    def _record(self, prepared: Prepared, executed: dict[str, str]) -> list[Problem]:
+        return self.records.record(prepared, executed, self.judged)
+
+    def _forget(self, submission: Submission) -> None:
+        self.records.forget(submission)
 
 
 def with_earlier(problems: list[Problem], score: float | None) -> list[Problem]:

@@ -1116,10 +1116,16 @@ def test_wave_bits_says_what_the_chapter_computes(way: str, visit: Callable[...,
         ]
         for svg, (t, y, _), count, most in zip(figure.locator("svg").all(), shown, clipped, (2.4, 1.8), strict=True):
             assert svg.locator("circle.wrong").count() == count
+            scale = (190 - 26 - 44) / (2 * most)
+            level = scale * y.unique().diff().min().item()
             for look, wanted in (("one", y.repeat_interleave(2)), ("law", t)):
                 drawn = [height for _, height in corners(svg.locator(f"polyline.{look}"))]
-                pixels = [26 + (190 - 26 - 44) * (most - value) / (2 * most) for value in wanted.tolist()]
-                assert drawn == pytest.approx(pixels, abs=0.1)
+                pixels = [26 + scale * (most - value) for value in wanted.tolist()]
+                assert len(drawn) == len(pixels)
+                off = [abs(one - other) for one, other in zip(drawn, pixels, strict=True)]
+                # a step that training ends with differs in the last digits from one processor to another: one sample,
+                # which is drawn twice, may lie on the other side of the border between two levels
+                assert max(off) <= 1.01 * level + 0.1 and sum(far > 0.1 for far in off) <= (2 if way == WITH else 0)
 
 
 def test_wave_bits_says_the_same_without_a_script(visit: Callable[..., Watched]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,15 +21,21 @@ ANSWERS = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x
 STUDENTS = ("ada", "ben", "cy")
 
 
-@pytest.fixture
-def course(tmp_path_factory, here) -> Path:
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory, run) -> Path:
     root = make_course(tmp_path_factory.mktemp("course"))
     release(root)
     for student in STUDENTS:
         hand_in(root, student, **ANSWERS)
-    code, _, err = here(root, "grade", "tiny")
-    assert code == 0, err
+    done = run(root, "graders", "grade", "tiny")
+    assert done.returncode == 0, done.stderr
     return root
+
+
+@pytest.fixture
+def course(graded, tmp_path) -> Path:
+    """A course of its own for each test, graded once for all."""
+    return shutil.copytree(graded, tmp_path / "course")
 
 
 def page(root: Path, student: str) -> Path:

@@ -1,0 +1,116 @@
+"""More time for a student: the due date, what it makes of a penalty, and who cannot have it."""
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+
+from graders.classroom.errors import CourseError
+from graders.classroom.extending import span
+from tests.path.course_maker import hand_in, make_course, release
+
+RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
+ZERO = '\nc.LateSubmissionPlugin.penalty_method = "zero"\n'
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory, run) -> Path:
+    root = make_course(tmp_path_factory.mktemp("course"))
+    settings = (root / "nbgrader_config.py").read_text(encoding="utf-8")
+    (root / "nbgrader_config.py").write_text(settings + ZERO, encoding="utf-8")
+    release(root)
+    for student in ("ada", "ben"):
+        folder = hand_in(root, student, **RIGHT).parent
+        (folder / "timestamp.txt").write_text("2026-03-03 12:00:00 UTC")
+    assert run(root, "graders", "grade", "tiny").returncode == 0
+    with Gradebook(f"sqlite:///{root}/gradebook.db") as gradebook:
+        gradebook.find_assignment("01_tiny").duedate = datetime(2026, 3, 1, 12)
+        gradebook.db.commit()
+    assert run(root, "graders", "grade", "tiny").returncode == 0
+    return root
+
+
+@pytest.fixture
+def course(graded, tmp_path) -> Path:
+    """A course of its own for each test, graded once for all."""
+    return shutil.copytree(graded, tmp_path / "course")
+
+
+def scores(root: Path, here) -> dict[str, str]:
+    return dict(line.split(",")[:2] for line in here(root, "scores", "--csv")[1].splitlines()[1:])
+
+
+def test_an_extension_is_given_replaced_and_taken_away(course, here):
+    assert scores(course, here) == {"ada": "0", "ben": "0"}
+    code, out, err = here(course, "extend", "tiny", "ada", "+3d")
+    said = "01_tiny: ada: due 2026-03-04 12:00 UTC now; handed in 2026-03-03 12:00 UTC, in time; 0 -> 6 points\n"
+    assert (code, out, err) == (0, said, "")
+    assert scores(course, here) == {"ada": "6", "ben": "0"}
+    assert "2 of them earlier" in here(course, "grade", "tiny")[1]
+    assert scores(course, here) == {"ada": "6", "ben": "0"}  # it holds when the class is graded
+    out = here(course, "extend", "tiny", "ada", "ben", "+1d12h")[1]
+    assert out.splitlines() == [
+        "01_tiny: ada: due 2026-03-03 00:00 UTC now; handed in 2026-03-03 12:00 UTC, late; 6 -> 0 points",
+        "01_tiny: ben: due 2026-03-03 00:00 UTC now; handed in 2026-03-03 12:00 UTC, late",
+    ]
+    here(course, "extend", "tiny", "ben", "2w")
+    out = here(course, "extend", "tiny", "ben", "0")[1]
+    assert "due 2026-03-01 12:00 UTC now" in out and "late; 6 -> 0 points" in out
+
+
+def test_who_has_handed_in_nothing_may_have_one_first(course, here):
+    (course / "students.csv").write_text("id,first_name\nada,Ada\nzoe,Zoe\n")
+    code, out, _ = here(course, "extend", "tiny", "zoe", "+1w")
+    assert (code, out) == (0, "01_tiny: zoe: due 2026-03-08 12:00 UTC now; nothing is handed in yet\n")
+    assert scores(course, here)["zoe"] == ""
+    folder = hand_in(course, "zoe", **RIGHT).parent
+    (folder / "timestamp.txt").write_text("2026-03-05 12:00:00 UTC")
+    here(course, "grade", "tiny")
+    assert scores(course, here) == {"ada": "0", "ben": "0", "zoe": "6"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ada", "tomorrow"), "tomorrow is no time: +3d, +12h, +1d12h, +2w or +90m; 0 takes an extension away"),
+        (("ada", "+999w"), "+999w is more than two years"),
+        (("bem", "+3d"), "there is no student bem in this course; there is ben"),
+        (("ada", "zoe", "+3d"), "there is no student zoe in this course"),
+    ],
+)
+def test_what_is_refused_changes_nothing(course, here, arguments, message):
+    code, _, err = here(course, "extend", "tiny", *arguments)
+    assert code == 2 and message in err
+    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
+        assert {row.extension for row in gradebook.assignment_submissions("01_tiny")} == {None}
+
+
+def test_without_a_due_date_there_is_nothing_to_extend(course, here):
+    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
+        gradebook.find_assignment("01_tiny").duedate = None
+        gradebook.db.commit()
+    code, _, err = here(course, "extend", "tiny", "ada", "+3d")
+    assert code == 2 and "01_tiny has no due date that could be extended: set one with `nbgrader db assignment" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("+3d", timedelta(days=3)),
+        ("3d", timedelta(days=3)),
+        ("1d12h", timedelta(hours=36)),
+        ("+90m", timedelta(minutes=90)),
+        ("0", timedelta()),
+        ("+0", timedelta()),
+    ],
+)
+def test_times(text, length):
+    assert span(text) == length
+
+
+@pytest.mark.parametrize("text", ["", "+", "d", "-3d", "3 d", "3d ", "3y", "1e3d", "٣d", "+3d\n"])
+def test_what_is_no_time(text):
+    with pytest.raises(CourseError, match="is no time"):
+        span(text)
