@@ -235,8 +235,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
     sub.set_defaults(seed=None, timeout=None, no_sandbox=False, scheduler=None)
     sub.epilog = (
-        "Nothing in the folder is changed. What was taken is noted in watched/SET.json, so that it may be stopped and "
-        f"started at any time. {EXIT_CODES}"
+        "Nothing in the folder is changed. The file watched/SET.json says which hand-ins were graded, so you can stop "
+        f"and start this at any time. {EXIT_CODES}"
     )
 
     sub = command("collect", _collect, "copy notebooks from folders and archives into submitted/")

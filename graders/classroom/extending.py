@@ -27,7 +27,7 @@ def span(text: str) -> timedelta:
     found = FORM.match(text)
     if text.lstrip("+") != "0" and not found:
         raise CourseError(
-            f"{printable(text, 40)} is no time: +3d, +12h, +1d12h, +2w or +90m; 0 takes an extension away"
+            f"{printable(text, 40)} is not a time: +3d, +12h, +1d12h, +2w or +90m; 0 takes an extension away"
         )
     parts = re.findall(r"(\d+)([wdhm])", found[1]) if found else []
     length = sum((timedelta(**{UNITS[unit]: int(number)}) for number, unit in parts), timedelta())

@@ -62,7 +62,7 @@ def due_dates(course: Course, texts: list[str]) -> dict[str, datetime | None]:
     for text in texts:
         name, equals, when = text.partition("=")
         if not equals:
-            raise CourseError(f"{printable(text, 80)} is no due date: write SET=DATE, as in relu=2026-03-01T12:00")
+            raise CourseError(f"{printable(text, 80)} is not a due date: write SET=DATE, as in relu=2026-03-01T12:00")
         assignment = course.find(name)
         if when == "none":
             found[assignment] = None
@@ -71,7 +71,7 @@ def due_dates(course: Course, texts: list[str]) -> dict[str, datetime | None]:
             found[assignment] = parse_utc(when)
         except (ValueError, OverflowError):
             remedy = "write 2026-03-01T12:00, in UTC, or with a zone, 2026-03-01T12:00+01:00"
-            raise CourseError(f"{printable(when, 80)} is no date: {remedy}") from None
+            raise CourseError(f"{printable(when, 80)} is not a date: {remedy}") from None
     return found
 
 

@@ -252,7 +252,7 @@ def again(course: Course, assignment: str, students: Sequence[str], crew: Crew, 
             kept, problems = grading.write()
     say(*(f"{student}: {problem}" for student, problem in problems))
     conclude(
-        f"{assignment}: written. What was there before is in {kept.relative_to(course.root)}/; "
+        f"{assignment}: written. The earlier grading is kept in {kept.relative_to(course.root)}/; "
         f"`python -m graders grade {assignment} --undo` puts it back."
     )
     return 1 if faults or problems else 0

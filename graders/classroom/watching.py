@@ -139,7 +139,8 @@ class Notes:
         except FileNotFoundError:
             return cls(path)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"cannot be read ({type(error).__name__}): restore a copy, or remove it and all is looked at again"
+            remedy = "restore a copy, or remove it, and the whole inbox is checked again"
+            what = f"cannot be read ({type(error).__name__}): {remedy}"
             raise CourseError(f"{path.parent.name}/{path.name} {what}") from None
 
     def write(self) -> None:

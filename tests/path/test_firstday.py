@@ -111,8 +111,8 @@ def test_the_sample_class_is_told_from_yours(course, here):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--due", "tiny"), "tiny is no due date: write SET=DATE"),
-        (("--due", "tiny=soon"), "soon is no date: write 2026-03-01T12:00, in UTC, or with a zone"),
+        (("--due", "tiny"), "tiny is not a due date: write SET=DATE"),
+        (("--due", "tiny=soon"), "soon is not a date: write 2026-03-01T12:00, in UTC, or with a zone"),
         (("--due", "nine=2026-03-01"), "there is no set 'nine'; there are: 01_tiny"),
         (("--roster", "none.csv"), "none.csv"),
         (("--check", "--due", "tiny=2026-03-01"), "--check changes nothing"),

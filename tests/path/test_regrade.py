@@ -96,7 +96,7 @@ def test_who_gains_and_who_loses_is_told_then_written_then_taken_back(course, he
     assert held(course) == before and not (course / "regraded").exists()
 
     code, out, err = here(course, "grade", "tiny", "--again", "--yes")
-    assert (code, err) == (0, "") and "01_tiny: written. What was there before is in regraded/01_tiny/2" in out
+    assert (code, err) == (0, "") and "01_tiny: written. The earlier grading is kept in regraded/01_tiny/2" in out
     assert scores(course, here) == {"ada": "4", "ben": "6", "cy": "0"}
     assert "3 of 3 submissions graded" in here(course, "grade", "tiny")[1]  # nothing is left to grade
     assert "3 of them earlier" in here(course, "grade", "tiny")[1]

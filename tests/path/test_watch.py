@@ -210,5 +210,5 @@ def test_what_changes_is_seen_and_no_link_is_followed(tmp_path):
 
 def test_notes_that_cannot_be_read_are_one_line(tmp_path):
     (tmp_path / "x.json").write_text("{")
-    with pytest.raises(CourseError, match=r"x\.json cannot be read .* remove it and all is looked at again"):
+    with pytest.raises(CourseError, match=r"x\.json cannot be read .* remove it, and the whole inbox is checked again"):
         Notes.of(tmp_path / "x.json")
