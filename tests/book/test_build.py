@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
 from bs4 import BeautifulSoup
 from pybtex.database import parse_file
 from sphinxcontrib import katex
@@ -182,3 +183,11 @@ def test_a_node_that_does_not_run_ends_the_build_at_once(tmp_path: Path, monkeyp
     monkeypatch.setattr(katex, "NODEJS_BINARY", sys.executable)  # which takes KaTeX's script for wrong Python
     with pytest.raises(katex.KaTeXError, match="ended with status 1 before it listened"):
         course_book.start_katex(tmp_path, 60.0)
+
+
+def test_what_grading_and_tools_write_is_not_part_of_the_book() -> None:
+    """A notebook or a README in one of these folders would end the build, or be published."""
+    excluded = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["exclude_patterns"]
+    ignored = re.findall(r"^/?([\w.]+)/$", (ROOT / ".gitignore").read_text(encoding="utf-8"), re.MULTILINE)
+    own = {"_build", "__pycache__", ".ipynb_checkpoints", ".jupyter_cache", ".virtual_documents", ".doctor"}
+    assert len(ignored) > 10 and {*ignored} - {*excluded} - own - {".import_linter_cache"} == set()
