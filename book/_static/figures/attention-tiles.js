@@ -101,7 +101,7 @@
         const above = narrow ? py(10) + 50 : top;
         const step = narrow ? 24 : side;
         const bar = narrow ? Math.max((width - 224) / 2, 20) : 64;
-        const at = { m: from + 42, ell: from + 54, out: from + 54 + bar + 46, c: from + 54 + 2 * bar + 106 };
+        const at = { m: from + 42, ell: from + 54, out: from + 54 + bar + 46, c: from + 54 + 2 * bar + 132 };
         const heads = back ? [["lse", at.m, "end"]] : [["m", at.m, "end"], ["ℓ", at.ell, ""], ["a / ℓ", at.out, ""]];
         for (const [text, x, look] of heads) say(x, above - 12, text, look);
         const [first, last] = narrow ? now.row : [0, Q.length];
