@@ -87,9 +87,9 @@ def form_faults(notebook: NotebookNode) -> list[str]:
 
 ANSWERS: dict[str, Answers] = {  # the right letter, and what the cell prints of it
     "01_relu": [
-        ("a", "1: [0.0, 3.0]"),
-        ("b", "2: RuntimeError: one of the variables"),
-        ("b", "3: [1.0, 2.0] [1.0, 1.0]"),
+        ("a", "1: [0.0, 30.0]"),
+        ("b", "2: [0.37, 7.39]"),
+        ("b", "3: None"),
     ],
     "02_sigmoid": [("b", "1: slope 0.8000, right: 0.2"), ("b", "2: 0.5000"), ("b", "3: passes and fails")],
     "03_ste": [
@@ -174,18 +174,15 @@ def vjp(op: Operation, x: Tensor, *upstream: float) -> str:
     return written(grad(op(x), x, torch.tensor(upstream, dtype=x.dtype))[0])
 
 
-def saved_as_attribute(op: Operation) -> str:
-    x = vector(-1, 2)
-    u = x * 1
+def changed_in_place(op: Operation) -> str:
+    u = vector(-1, 2) * 1
     y = op(u)
     u.neg_()
-    return f"`x.grad` is {written(grad(y.sum(), x)[0])}"
-
-
-def upstream_written_to(op: Operation) -> str:
-    x, v = vector(-1, 2), torch.ones(2, dtype=torch.float64)
-    u = x * 1
-    return f"{written(grad(op(u) + u, x, v)[0])} and {written(v)}"
+    try:
+        y.sum().backward()
+    except RuntimeError:
+        return "an error"
+    return "found"
 
 
 def fifty_points(op: Operation) -> str:
@@ -318,12 +315,12 @@ def sum_that_is_reached(op: Operation) -> str:
 
 IDEAS: dict[str, list[Idea]] = {
     "01_relu": [
-        Idea(1, "b", "ReLU.mask_multiplied", "multiplies by the mask", lambda op: vjp(op, vector(-1, 2), INF, 3)),
+        Idea(1, "b", "ReLU.mask_multiplied", "multiplies by the mask", lambda op: vjp(op, vector(-1, 2), INF, 30)),
         Idea(
-            1, "c", "ReLU.upstream_ignored", "ignores the upstream gradient", lambda op: vjp(op, vector(-1, 2), INF, 3)
+            1, "c", "ReLU.upstream_ignored", "ignores the upstream gradient", lambda op: vjp(op, vector(-1, 2), INF, 30)
         ),
-        Idea(2, "a", "ReLU.kept_as_attribute", "kept as an attribute", saved_as_attribute),
-        Idea(3, "a", "ReLU.writes_into_upstream", "writing into the upstream gradient", upstream_written_to),
+        Idea(2, "a", "Tanh.saves_input", "saves the input", changed_in_place),
+        Idea(2, "c", "ReLU.kept_as_attribute", "kept as an attribute"),
     ],
     "02_sigmoid": [
         Idea(1, "a", "Arctan.wrong_branch", "the wrong branch", fifty_points),
@@ -441,23 +438,23 @@ def replaced(page: str, old: str, new: str) -> NotebookNode:
 
 PLANTED_FORM = {  # in chapter 1
     "no why": ("**d** has no mask at all.", "And no mask.", "1: no why for d"),
-    "no letter": ("**a**. `where` selects", "`where` selects", "1: the answer begins with the letter of no option"),
+    "no letter": ("**a**. The product", "The product", "1: the answer begins with the letter of no option"),
     "no run": ("1: [0.0", "[0.0", "1: not run"),
-    "two options": ("- **c** (0, 1) and (1, 1)\n", "", "3: the options are a, b"),
+    "two options": ("- **c** nothing: there is an error\n", "", "3: the options are a, b"),
     "an answer of another name": (
         "Answer 2</summary>",
         "Answer</summary>",
         "2: the answer begins with the letter of no",
     ),
-    "no answer": ("**b**. Both branches", "</details>\n\n**b**. Both branches", "3: the answer begins"),
+    "no answer": ("**b**. Without a", "</details>\n\n**b**. Without a", "3: the answer begins"),
 }
 PLANTED_ANSWERS = {
-    "another letter": ("**a**. `where` selects", "**b**. `where` selects", "1: the answer is b, known is a"),
-    "another result": ("1: [0.0, 3.0]", "1: [0.0, 1.0]", "1: the cell does not print"),
-    "a question fewer": ("**3.** `(ReLU.apply(u)", "`(ReLU.apply(u)", "3 answers are known"),
+    "another letter": ("**a**. The product", "**b**. The product", "1: the answer is b, known is a"),
+    "another result": ("1: [0.0, 30.0]", "1: [0.0, 1.0]", "1: the cell does not print"),
+    "a question fewer": ("**3.** The last line", "The last line", "3 answers are known"),
 }
 PLANTED_IDEAS = {
-    "an option changed": ("- **b** (nan, 3)", "- **b** (0, nan)", "1 b: ReLU.mask_multiplied gives '(nan, 3)'"),
+    "an option changed": ("- **b** (nan, 30)", "- **b** (0, nan)", "1 b: ReLU.mask_multiplied gives '(nan, 30)'"),
     "a name dropped": ("ignores the upstream gradient", "is wrong", "1 c: 'ignores the upstream gradient' is not said"),
 }
 
