@@ -29,7 +29,7 @@ def span(text: str) -> timedelta:
         raise CourseError(
             f"{printable(text, 40)} is not a time: +3d, +12h, +1d12h, +2w or +90m; 0 takes an extension away"
         )
-    parts = re.findall(r"(\d+)([wdhm])", found[1]) if found else []
+    parts = re.findall(r"([0-9]{1,5})([wdhm])", found[1]) if found else []
     length = sum((timedelta(**{UNITS[unit]: int(number)}) for number, unit in parts), timedelta())
     if length > MOST:
         raise CourseError(f"{printable(text, 40)} is more than two years")

@@ -1,5 +1,6 @@
 """What to try next, by the look that found the fault."""
 
+from graders.judge.looks import NO_RETURN
 from graders.judge.verdict import Verdict
 
 NAMED = "Change that one thing, run the cell again, and ask the coach again."
@@ -55,7 +56,8 @@ def next_step(verdict: Verdict) -> str:
     called = f"{verdict.task}.apply(" in verdict.code or f"{verdict.task}.apply," in verdict.code
     words = NEXT if called or not verdict.code else NEXT | PLAIN
     said = words.get(verdict.look, "") if not verdict.mistake else NAMED
-    if verdict.look == "runs" and not verdict.mistake and "raised" in verdict.evidence:
+    raised = verdict.look == "runs" and "raised" in verdict.evidence
+    if not verdict.mistake and (raised or NO_RETURN in verdict.message):
         said = CURED
     if not verdict.mistake and verdict.look in ("value", "gradient") and verdict.evidence.get("yours") == "nan":
         said = NAN

@@ -106,6 +106,9 @@ def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
     return tuple(wrong.nonzero()[0].tolist()) if wrong.any() else None
 
 
+LOST_NAME = re.compile(r"name '(\w{1,50})' is not defined")
+
+
 def parameters(call: str) -> list[str]:
     """Return the names of the parameters in a call: x, weight and bias for "Linear.apply(x, weight, bias=None)".
 
@@ -175,6 +178,20 @@ def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | 
     return Finding("exists", f"{name} could not be found: {yours.failure.kind}: {yours.failure.message}.")
 
 
+NO_RETURN = "Does your backward end in a return statement?"
+
+
+def _lost_name(call: str, stage: str, message: str) -> str:
+    """Return where an argument's name can be had, if it was used where it is not known; else ""."""
+    found = LOST_NAME.fullmatch(message)
+    if not found or found[1] not in parameters(call) or ".apply(" not in call:
+        return ""
+    name = found[1]
+    if stage == "forward":  # which has its arguments: it was raised in setup_context
+        return f"setup_context does not know {name}: it gets all arguments as one tuple, inputs. Take {name} out of it."
+    return f"backward does not know {name}: keep it on ctx in setup_context, and read it from ctx in backward."
+
+
 def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Look whether something was raised."""
     failure = yours.failure
@@ -186,7 +203,7 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
         return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
     first = failure.message.strip().split("\n")[0][:300].rstrip(".")
     raised = f"{failure.kind}{first and ': '}{first}"
-    if known := meaning(first, parameters(call)).sentence:
+    if known := _lost_name(call, failure.stage, first) or meaning(first, parameters(call)).sentence:
         return _found("runs", call, case, known, raised=raised)
     return _found("runs", call, case, f"{_speaker(call, failure.stage)} raised {raised}.")
 
@@ -366,6 +383,8 @@ def _compare_grads(
         b = torch.zeros_like(a) if b is None and a is not None and none_is_zero else b
         if a is None and b is not None and not (none_is_zero and not b.any()):
             text = f"The {what} with respect to {name} is None: nothing is passed back."
+            if what == "gradient" and ".apply(" in call and all(one is None for one in yours or ()):
+                text = f"{text[:-1]}. {NO_RETURN}"
             return _found(look, call, case, text)
         found = a is not None and b is not None and _differ(look, f"{what} with respect to {name}", call, case, a, b)
         if found:

@@ -5,7 +5,9 @@ import warnings
 
 import pytest
 import torch
+from torch.autograd import Function
 
+from graders.coach.trying import next_step
 from graders.inside.operation import local
 from graders.judge.places import of_message
 from graders.judge.raised import MEANINGS, meaning
@@ -140,3 +142,53 @@ def test_each_section_is_there() -> None:
     for text in (*errors.values(), "Trying to backward through the graph a second time"):
         assert meaning(text).heading in sections("a_errors") and not meaning(text).sentence
         assert of_message(meaning(text).heading).runs
+
+
+FORGETS = """
+class LeakyReLU(Function):
+    @staticmethod
+    def forward(x, negative_slope):
+        return torch.where(x > 0, x, negative_slope * x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        {setup}
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        {backward}
+"""
+KEEPS = "x, ctx.slope = inputs; ctx.save_for_backward(x)"
+RETURNS = "return torch.where(x > 0, g, ctx.slope * g), None"
+
+
+@pytest.mark.parametrize(
+    ("setup", "backward", "said", "check"),
+    [
+        ("ctx.save_for_backward(x)", RETURNS, "setup_context does not know x: it gets all arguments", "value"),
+        (
+            KEEPS,
+            RETURNS.replace("ctx.slope", "negative_slope"),
+            "backward does not know negative_slope: keep it on ctx in setup_context",
+            "gradient",
+        ),
+        (KEEPS, RETURNS, "", "gradient"),
+    ],
+)
+def test_an_argument_that_is_used_where_it_is_not_known(setup: str, backward: str, said: str, check: str) -> None:
+    names: dict = {"torch": torch, "Function": Function}
+    exec(FORGETS.format(setup=setup, backward=backward), names)
+    verdict = load("relu")["LeakyReLU"].judge(check, local(names["LeakyReLU"].apply))
+    assert verdict.message.startswith(said or "Right in") and (verdict.earned == verdict.points) == (not said)
+
+
+def test_a_return_that_is_missing_is_asked_for() -> None:
+    names: dict = {"torch": torch, "Function": Function}
+    source = (
+        FORGETS.replace("LeakyReLU", "ReLU").replace("x, negative_slope", "x").replace("negative_slope * x", "0 * x")
+    )
+    exec(source.format(setup="ctx.save_for_backward(*inputs)", backward="torch.where(x > 0, g, 0)"), names)
+    verdict = load("relu")["ReLU"].judge("gradient", local(names["ReLU"].apply))
+    assert "Does your backward end in a return statement?" in verdict.message
+    assert next_step(verdict).startswith("Do what the sentence says")
