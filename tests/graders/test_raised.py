@@ -185,10 +185,8 @@ def test_an_argument_that_is_used_where_it_is_not_known(setup: str, backward: st
 
 def test_a_return_that_is_missing_is_asked_for() -> None:
     names: dict = {"torch": torch, "Function": Function}
-    source = (
-        FORGETS.replace("LeakyReLU", "ReLU").replace("x, negative_slope", "x").replace("negative_slope * x", "0 * x")
-    )
-    exec(source.format(setup="ctx.save_for_backward(*inputs)", backward="torch.where(x > 0, g, 0)"), names)
-    verdict = load("relu")["ReLU"].judge("gradient", local(names["ReLU"].apply))
+    exec(FORGETS.format(setup="ctx.save_for_backward(inputs[0])", backward="torch.where(x > 0, g, 0)"), names)
+    names["LeakyReLU"].forward = staticmethod(lambda x: x.clamp(min=0))
+    verdict = load("relu")["ReLU"].judge("gradient", local(names["LeakyReLU"].apply))
     assert "Does your backward end in a return statement?" in verdict.message
     assert next_step(verdict).startswith("Do what the sentence says")
