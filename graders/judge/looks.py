@@ -200,7 +200,9 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
     if yours.denied:  # it may have been raised for that
         return allowed(call, case, yours, expected)
     if failure.kind == "NotImplementedError" and not failure.message:  # torch raises it too, and says why
-        return Finding("runs", f"{call.split('.')[0].split('(')[0]} is not written yet.")
+        name = call.split(".")[0].split("(")[0]
+        part = "'s backward" if failure.stage == "backward" and ".apply(" in call else ""
+        return Finding("runs", f"{name}{part} is not written yet.")
     first = failure.message.strip().split("\n")[0][:300].rstrip(".")
     raised = f"{failure.kind}{first and ': '}{first}"
     if known := _lost_name(call, failure.stage, first) or meaning(first, parameters(call)).sentence:

@@ -173,6 +173,7 @@ RETURNS = "return torch.where(x > 0, g, ctx.slope * g), None"
             "backward does not know negative_slope: keep it on ctx in setup_context",
             "gradient",
         ),
+        (KEEPS, "raise NotImplementedError", "LeakyReLU's backward is not written yet.", "gradient"),
         (KEEPS, RETURNS, "", "gradient"),
     ],
 )
