@@ -168,6 +168,22 @@ def test_a_figure_keeps_its_height(name: str, look: str, visit: Callable[..., Wa
     assert len(heights) == 1, f"height in pixels, and a setting that has it: {heights}"
 
 
+def test_each_figure_says_how_many_lines_its_text_has() -> None:
+    """At both widths; without a number there is no room for the longest, and no browser says so."""
+    style = (ROOT / "book/_static/custom.css").read_text(encoding="utf-8")
+    rules = re.findall(r"^( *)figure(?::is\()?(.*?)\)? \{ --lines: \d+; \}", style, re.MULTILINE)
+    wide, narrow = (
+        {
+            name
+            for indent, names in rules
+            if bool(indent) == inside
+            for name in re.findall(r'data-figure="([^"]+)"', names)
+        }
+        for inside in (False, True)
+    )
+    assert wide == narrow == {*FIGURES}
+
+
 # ------------------------------------------------------------------- bump: a factor forgotten, on the first page
 
 
