@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graders.classroom.errors import CourseError
 from graders.engine.cores import cores
@@ -129,8 +129,18 @@ def _loading() -> Iterator[None]:
         note("start: interpreter and imports", time.time() - psutil.Process().create_time())
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes students after an option too, as in `grade relu --force amara`: argparse has given all places away then."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, more = super().parse_known_args(args, namespace)
+        if getattr(found, "run", None) in (_grade, _feedback) and not any(word.startswith("-") for word in more):
+            found.student, more = [*found.student, *more], []
+        return found, more
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m graders",
         description="Judge your own answers, or grade a course folder: collect, check, grade, and print scores.",
         epilog=EXIT_CODES,
@@ -417,8 +427,12 @@ def _watch(arguments: argparse.Namespace) -> int:
             from graders.engine import pool
         assignment = course.find(arguments.set)
         inbox: Path = arguments.inbox.absolute()
-        if not inbox.is_dir():
+        if inbox.exists() and not inbox.is_dir():
+            raise CourseError(f"{arguments.inbox} is not a folder: name the one that hand-ins come into")
+        if not inbox.exists():
             raise CourseError(f"there is no folder {arguments.inbox}: make it first, or name another")
+        if inbox.resolve() == course.root:
+            raise CourseError(f"{arguments.inbox} is the course's own folder: name another")
         for own in (course.root / name for name in ("submitted", "autograded", "feedback", "replaced")):
             if inbox == own or own in inbox.parents:
                 raise CourseError(f"{arguments.inbox} is a folder that grading itself writes: name another")
@@ -659,6 +673,9 @@ def _fill(arguments: argparse.Namespace) -> int:
         from graders.classroom.gradebook import Records
         from graders.classroom.gradefile import fill, read_table
         from graders.classroom.roster import Roster, read_roster
+    target: Path = arguments.out or arguments.file.with_name(f"{arguments.file.stem}-filled.csv")
+    if target.exists() and not arguments.out:
+        raise CourseError(f"{target} is there already: fill that file for a further set, or name another with --out")
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         assignment = course.find(arguments.set)
         rows, most = records.scores()
@@ -670,7 +687,6 @@ def _fill(arguments: argparse.Namespace) -> int:
         roster = read_roster(course.root, course.dirs.db_url) or Roster([{"id": student} for student in rows])
         table = read_table(arguments.file)
         filled = fill(table, assignment, scores, most[assignment], roster, arguments.column)
-    target: Path = arguments.out or arguments.file.with_name(f"{arguments.file.stem}-filled.csv")
     _write_text(target, filled.text)
     for line in filled.lines:
         print(line, file=sys.stderr)

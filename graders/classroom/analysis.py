@@ -277,7 +277,8 @@ def clusters(graded: Sequence[Handed]) -> tuple[Cluster, ...]:
             if verdict.earned < verdict.points:
                 lost[verdict.task].append(verdict)
         for task, verdicts in lost.items():
-            if any(verdict.mistake or verdict.look in NO_ANSWER for verdict in verdicts):
+            unwritten = any(verdict.message.endswith("is not written yet.") for verdict in verdicts)
+            if unwritten or any(verdict.mistake or verdict.look in NO_ANSWER for verdict in verdicts):
                 continue
             losses = tuple((v.check, v.look, _kind(v)) for v in verdicts)
             alike[task, losses].append((one.student, verdicts[0]))

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.gradebook import Records
+from graders.classroom.lock import alone
 from graders.classroom.overview import shown
 from graders.classroom.roster import read_roster
 from graders.notebook.problem import printable
@@ -45,6 +46,7 @@ class Extended:
         due: the due date with the extension, in UTC.
         handed_in: in UTC; None: not yet, or not known.
         before, after: the score; None: not graded.
+        there: whether something is handed in, be it not graded yet.
     """
 
     student: str
@@ -52,11 +54,12 @@ class Extended:
     handed_in: datetime | None
     before: float | None
     after: float | None
+    there: bool = False
 
     def __str__(self) -> str:
         said = f"{printable(self.student, 60)}: due {shown(self.due)} now"
         if self.handed_in is None:
-            return f"{said}; nothing is handed in yet"
+            return f"{said}; {'handed in, and not graded yet' if self.there else 'nothing is handed in yet'}"
         late = self.handed_in > self.due
         said += f"; handed in {shown(self.handed_in)}, {'late' if late else 'in time'}"
         return said if self.before == self.after else f"{said}; {self.before:g} -> {self.after:g} points"
@@ -78,7 +81,7 @@ def extend(course: Course, records: Records, assignment: str, students: Iterable
     length, names = span(text), list(dict.fromkeys(students))
     due = records.due(assignment)
     if due is None:
-        command = f'nbgrader db assignment add {assignment} --duedate "2026-03-01 12:00 UTC"'
+        command = f"python -m graders init --due {assignment}=2026-03-01T12:00"
         raise CourseError(f"{assignment} has no due date that could be extended: set one with `{command}`")
     known = _known(course, records, assignment)
     for name in names:
@@ -86,7 +89,11 @@ def extend(course: Course, records: Records, assignment: str, students: Iterable
             near = get_close_matches(name, known, 1)
             hint = f"; there is {near[0]}" if near else ""
             raise CourseError(f"there is no student {printable(name, 60)} in this course{hint}")
-    return [Extended(name, *records.extend(assignment, name, length)) for name in names]
+    with alone(course.source(assignment)):
+        course.register(assignment)  # else a row without notebooks would keep the set from being registered
+    found = [Extended(name, *records.extend(assignment, name, length)) for name in names]
+    handed_in = {*course.students(assignment)}
+    return [replace(one, there=one.student in handed_in) for one in found]
 
 
 def _known(course: Course, records: Records, assignment: str) -> set[str]:

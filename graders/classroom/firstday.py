@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from graders.engine.cores import cores
 from graders.engine.sandbox import SandboxError, WarmParent
 from graders.notebook.problem import printable
 
+# one reading only: 03/04/2026 is March to some and April to others, and a day without a time begins at midnight
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?( ?UTC|Z|[+-][0-9]{2}:?[0-9]{2})?")
 OK, NOTE, MISSING = "ok", "note", "missing"
 DISK = 2 << 30  # bytes free below which a class may not fit
 MEMORY = 2 << 30  # bytes of memory that one worker needs to be comfortable
@@ -64,13 +67,17 @@ def due_dates(course: Course, texts: list[str]) -> dict[str, datetime | None]:
         if not equals:
             raise CourseError(f"{printable(text, 80)} is not a due date: write SET=DATE, as in relu=2026-03-01T12:00")
         assignment = course.find(name)
+        if assignment in found:
+            raise CourseError(f"{assignment} has two due dates: leave one out")
         if when == "none":
             found[assignment] = None
             continue
         try:
+            if not DATE.fullmatch(when):
+                raise ValueError
             found[assignment] = parse_utc(when)
         except (ValueError, OverflowError):
-            remedy = "write 2026-03-01T12:00, in UTC, or with a zone, 2026-03-01T12:00+01:00"
+            remedy = "write day and time, 2026-03-01T12:00, in UTC, or with a zone, 2026-03-01T12:00+01:00"
             raise CourseError(f"{printable(when, 80)} is not a date: {remedy}") from None
     return found
 
@@ -169,7 +176,15 @@ def ask(course: Course) -> tuple[str, list[str]]:
     """Ask on the terminal for what no flag has said; return the platform's file ("" for none) and due dates."""
     sys.stdout.write("Press Enter to leave one out; each can be set later.\n")
     file = "" if (course.root / ROSTER).exists() else input("Gradebook file of your learning platform (CSV): ").strip()
+    while file and not Path(file).expanduser().is_file():
+        file = input(f"There is no file {printable(file, 80)}. Gradebook file: ").strip()
     dates = input("Due dates in UTC, as relu=2026-03-01T12:00, with blanks between several: ").split()
+    while dates:
+        try:
+            due_dates(course, dates)
+            break
+        except CourseError as error:
+            dates = input(f"{printable(error, 300)}\nDue dates: ").split()
     return file, dates
 
 

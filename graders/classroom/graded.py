@@ -100,6 +100,12 @@ def mark_in(path: Path) -> Mark | None:
     return Mark.of(json.loads(path.read_bytes())["metadata"][MARK])
 
 
+def points_in(path: Path) -> dict[str, float]:
+    """Return what each test cell of a graded notebook was worth, by its grade_id."""
+    cells = [cell.metadata.nbgrader for cell in notebook_in(path).cells if is_grade(cell) and not is_solution(cell)]
+    return {str(cell.grade_id): float(cell.points) for cell in cells}
+
+
 def notebook_in(path: Path) -> NotebookNode:
     return rejoin_lines(nbformat.reads(path.read_text(encoding="utf-8"), as_version=4))
 

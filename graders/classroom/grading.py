@@ -95,7 +95,7 @@ class Grading:
         conclude(f"{self.assignment}: {', '.join(parts)}.")
         if earlier:
             some = f"{earlier} submission{'s' * (earlier != 1)} by other checks, or with another seed, than today's"
-            conclude(f"{self.assignment}: graded {some}; `--force` grades everything again.")
+            conclude(f"{self.assignment}: graded {some}; `--again` shows what grading again would change.")
         return faults
 
     def each(self, students: Sequence[str]) -> Iterator[tuple[Outcome, list[Problem]]]:

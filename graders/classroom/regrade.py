@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -21,7 +21,7 @@ from graders.classroom.console import conclude, say
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.gradebook import Records
-from graders.classroom.graded import Executed
+from graders.classroom.graded import Executed, points_in
 from graders.classroom.grading import Grading
 from graders.classroom.held import Cell, Held
 from graders.classroom.submission import Prepared, Submission
@@ -312,6 +312,7 @@ def undo(course: Course, records: Records, assignment: str) -> tuple[Path, list[
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CourseError(f"{folder.relative_to(course.root)}/{BEFORE} cannot be read: restore a copy of it") from None
+    _same_points(course, records, assignment, folder, known)
     with _uninterrupted(), records:
         for student, (held, written) in sorted(known.items()):
             submission = course.submission(student, assignment)
@@ -321,9 +322,25 @@ def undo(course: Course, records: Records, assignment: str) -> tuple[Path, list[
                 done.append(student)
             elif now != _digests(folder / student):  # else it was stopped before
                 left.append(f"{student}: was graded once more since then, and is left as it is")
-    if not left:
+    if left:
+        folder.rename(folder.with_name(f"undone-{folder.name}"))
+    else:
         rmtree(folder)
     return folder, done, left
+
+
+def _same_points(course: Course, records: Records, assignment: str, folder: Path, students: Iterable[str]) -> None:
+    """Refuse to put scores back that are out of other points than the checks have now."""
+    released = records.released(assignment).cells
+    for student in sorted(students):
+        for name, cells in released.items():
+            path = folder / student / f"{name}.ipynb"
+            then = course.reader.ask(points_in, path) if path.is_file() else {}
+            for cell, points in then.items():
+                if cell in cells and cells[cell].points != points:
+                    what = f"{cell} was worth {points:g} then and is worth {cells[cell].points:g} now"
+                    how = "run `make notebooks exercises` and `grade`, then --undo again"
+                    raise CourseError(f"{what}: put its points back in graders/sets/, {how}")
 
 
 def _points(value: float | None) -> str:

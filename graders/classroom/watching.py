@@ -244,7 +244,9 @@ class Watch:
             self._notes.attempts[student] = self._notes.attempts.get(student, 0) + 1
             self._notes.write()
             score = self._grading.records.score(outcome.submission)
+            late = sum(held.penalty or 0 for held in self._grading.records.held(outcome.submission).values())
             points = "not graded" if score is None else f"{score:g} points"
+            points += f", {late:g} less for being late" if late else ""
             self._say(f"{printable(student, 60)}: {points}, after {time.monotonic() - start:.1f} s")
         self._notes.taken |= ready
         self._notes.write()

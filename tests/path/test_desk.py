@@ -72,7 +72,10 @@ def test_what_other_checks_judged_is_counted_and_kept(root, here, monkeypatch):
     hand_in(root, "ada", **RIGHT)
     assert here(root, "grade", "tiny")[0] == 0
     assert "other checks" not in here(root, "grade", "tiny")[1]
-    line = "graded 1 submission by other checks, or with another seed, than today's; `--force` grades everything again."
+    line = (
+        "graded 1 submission by other checks, or with another seed, than today's; `--again` shows what grading again "
+    )
+    line += "would change."
     assert line in here(root, "grade", "tiny", "--seed", "5")[1]
     monkeypatch.setattr("graders.classroom.version._code", lambda slug: "mended")
     assert line in here(root, "grade", "tiny")[1]

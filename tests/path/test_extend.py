@@ -71,6 +71,20 @@ def test_who_has_handed_in_nothing_may_have_one_first(course, here):
     assert scores(course, here) == {"ada": "0", "ben": "0", "zoe": "6"}
 
 
+def test_an_extension_before_anything_is_graded_keeps_nothing_from_being_graded(tmp_path, here):
+    root = make_course(tmp_path)
+    release(root)
+    here(root, "init", "--due", "tiny=2026-03-01T12:00")
+    (root / "students.csv").write_text("id,first_name\nada,Ada\nzoe,Zoe\n")
+    hand_in(root, "ada", **RIGHT)
+    code, out, err = here(root, "extend", "tiny", "ada", "zoe", "+1d")
+    assert (code, err) == (0, "") and "ada: due 2026-03-02 12:00 UTC now; handed in, and not graded yet" in out
+    assert scores(root, here) == {"ada": "", "zoe": ""}
+    code, _, err = here(root, "grade", "tiny")
+    assert (code, err) == (0, "") and scores(root, here) == {"ada": "6", "zoe": ""}
+    assert "ada +1d, zoe +1d" in here(root, "class")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -92,7 +106,10 @@ def test_without_a_due_date_there_is_nothing_to_extend(course, here):
         gradebook.find_assignment("01_tiny").duedate = None
         gradebook.db.commit()
     code, _, err = here(course, "extend", "tiny", "ada", "+3d")
-    assert code == 2 and "01_tiny has no due date that could be extended: set one with `nbgrader db assignment" in err
+    assert (
+        code == 2
+        and "01_tiny has no due date that could be extended: set one with `python -m graders init --due 01_tiny" in err
+    )
 
 
 @pytest.mark.parametrize(

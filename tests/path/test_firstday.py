@@ -81,7 +81,7 @@ def test_from_an_empty_folder_to_a_class(course, here, run):
 
 
 def test_a_due_date_that_was_set_first_stays_when_the_set_is_registered(course, here):
-    here(course, "init", "--due", "tiny=2026-03-01")
+    here(course, "init", "--due", "tiny=2026-03-01T00:00")
     hand_in(course, "ada", **RIGHT)
     assert here(course, "grade", "tiny")[0] == 0
     with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
@@ -112,10 +112,14 @@ def test_the_sample_class_is_told_from_yours(course, here):
     ("arguments", "message"),
     [
         (("--due", "tiny"), "tiny is not a due date: write SET=DATE"),
-        (("--due", "tiny=soon"), "soon is not a date: write 2026-03-01T12:00, in UTC, or with a zone"),
-        (("--due", "nine=2026-03-01"), "there is no set 'nine'; there are: 01_tiny"),
+        (("--due", "tiny=soon"), "soon is not a date: write day and time, 2026-03-01T12:00, in UTC, or with a zone"),
+        (("--due", "tiny=03/04/2026"), "03/04/2026 is not a date"),
+        (("--due", "tiny=2026-03-01"), "2026-03-01 is not a date"),
+        (("--due", "tiny=2026-13-01T12:00"), "2026-13-01T12:00 is not a date"),
+        (("--due", "tiny=2026-03-01T12:00", "tiny=none"), "01_tiny has two due dates: leave one out"),
+        (("--due", "nine=2026-03-01T12:00"), "there is no set 'nine'; there are: 01_tiny"),
         (("--roster", "none.csv"), "none.csv"),
-        (("--check", "--due", "tiny=2026-03-01"), "--check changes nothing"),
+        (("--check", "--due", "tiny=2026-03-01T12:00"), "--check changes nothing"),
     ],
 )
 def test_what_is_refused_changes_nothing(course, here, arguments, message):
@@ -138,7 +142,7 @@ def test_on_a_terminal_it_asks(course):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     os.close(slave)
-    os.write(master, b"../moodle.csv\ntiny=2026-03-01T12:00\n")
+    os.write(master, b"y\n../moodle.csv\ntiny=soon\ntiny=2026-03-01T12:00\n")
     said = b""
     while True:
         try:
@@ -150,6 +154,7 @@ def test_on_a_terminal_it_asks(course):
         said += part
     os.close(master)
     assert process.wait(60) == 0, said.decode()
+    assert b"There is no file y." in said and b"soon is not a date" in said
     assert "Gradebook file of your learning platform (CSV)" in said.decode() and b"2 in the list" in said
     assert (course / "students.csv").read_text().splitlines()[1].startswith("ada,Ada,Lovelace,ada@x.edu")
 

@@ -147,8 +147,32 @@ def test_what_was_graded_once_more_since_is_left_by_undo(course, here):
     code, out, err = here(course, "grade", "tiny", "--undo")
     assert code == 1 and err == "ben: was graded once more since then, and is left as it is\n"
     assert "2 submissions have the points of before" in out
+    assert "there is nothing to take back" in here(course, "grade", "tiny", "--undo")[2]
     now = held(course)
     assert all(now[key] == before[key] for key in before if "ben" not in key) and scores(course, here)["ben"] == "4"
+
+
+def test_points_that_are_others_now_are_not_put_back(course, here):
+    other_check(course)
+    here(course, "grade", "tiny", "--again", "--yes")
+    path = course / "solutions/01_tiny/tiny.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "test_triple_value":
+            cell.metadata.nbgrader["points"] = 3
+    nbformat.write(notebook, path)
+    here(course, "grade", "tiny")
+    before = held(course)
+    code, _, err = here(course, "grade", "tiny", "--undo")
+    assert code == 2 and "test_triple_value was worth 2 then and is worth 3 now: put its points back" in err
+    assert held(course) == before
+
+
+def test_students_may_stand_after_the_option(course, here):
+    other_check(course)
+    out = here(course, "grade", "tiny", "--again", "ada")[1]
+    assert "of 1 graded again 0 would gain and 1 would lose points" in out
+    assert here(course, "grade", "tiny", "--force", "zed")[0] == 2
 
 
 def test_a_newer_file_is_said_and_who_has_no_score_is_left_out(course, here):

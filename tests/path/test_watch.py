@@ -191,6 +191,8 @@ sys.exit(main(sys.argv[1:]))
 def test_the_inbox_is_a_folder_that_is_not_one_of_the_course_s(course, here):
     code, _, err = here(course, "watch", "tiny", "nowhere")
     assert code == 2 and "there is no folder nowhere: make it first, or name another" in err
+    assert "the course's own folder: name another" in here(course, "watch", "tiny", ".")[2]
+    assert "nbgrader_config.py is not a folder" in here(course, "watch", "tiny", "nbgrader_config.py")[2]
     (course / "submitted").mkdir()
     code, _, err = here(course, "watch", "tiny", "submitted")
     assert code == 2 and "submitted is a folder that grading itself writes: name another" in err
