@@ -96,6 +96,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/path/test_escaping.py",
     "tests/path/test_feedback_page.py::test_one_page_that_takes_too_long_is_a_line_and_the_others_are_made",
     "tests/path/test_feedback_page.py::test_the_index_names_the_tests",
+    "tests/path/test_feedback_page.py::test_a_lost_point_leads_to_the_book_and_is_explained_once",
     "tests/path/test_flow.py::test_a_failing_record_costs_one_submission",
     "tests/path/test_flow.py::test_nbgrader_s_own_command",
     "tests/path/test_flow.py::test_the_gradebook_is_that_of_stock_nbgrader",
@@ -106,7 +107,11 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/path/test_sample.py::test_the_documented_commands",
     "tests/path/test_sample.py::test_three_students_go_the_whole_way",
     "tests/path/test_validate.py",
+    "tests/path/test_firstday.py::test_on_a_terminal",
+    "tests/path/test_firstday.py::test_the_sample_class",
+    "tests/path/test_firstday.py::test_without_a_sandbox",
     "tests/path/test_watch.py::test_attempts",
+    "tests/path/test_watch.py::test_each_kind_of_hand_in",
     "tests/path/test_watch.py::test_what_was_in_hand",
     "tests/path/test_watch.py::test_on_a_full_disk",
     "tests/tools/test_bench.py",
@@ -120,7 +125,10 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/tools/test_study.py::test_both_commands_run_where_it_was_unpacked",
 )
 SOME = {  # what is asked of every page: `make test` asks it of those with one of these in their name
-    "tests/book/test_browser.py::test_page[": ("-dark-narrow]", "intro-", "01_relu-"),  # the other look has axe as well
+    "tests/book/test_browser.py::test_page[": (  # the other look has axe as well
+        "intro-",
+        *(f"{page}-dark-narrow]" for page in ("01_relu", "06_linear", "10_flash_attention", "a_errors", "instructors")),
+    ),
     "tests/book/test_errors.py::test_what_is_typed_into_the_search_leads_to_an_entry[": (
         "file-modified",
         "http-function",
@@ -148,7 +156,9 @@ SOME = {  # what is asked of every page: `make test` asks it of those with one o
     ),
     "tests/book/test_reading.py::test_the_filter_leaves_the_entry_of_a_message[": ("modified by", "hook changed siz]"),
     "tests/book/test_reading.py::test_what_is_added_is_accessible_and_fits[": ("intro",),
-    "tests/book/test_turns.py::test_filled_in_every_turn_is_right[": ("01_relu", "06_linear"),
+    "tests/book/test_turns.py::test_filled_in_every_turn_is_right[": ("01_relu",),
+    "tests/engine/test_below.py::test_right_solutions_are_proved[": ("relu", "linear", "flash_attention"),
+    "tests/path/test_grade_cells.py::test_right_answers_get_all_points[": ("01_", "03_", "06_", "10_"),
     "tests/graders/test_testfile.py::test_a_faulty_file_earns_its_score_and_hears_why[": (
         "nothing_asserted",
         "exact_equality",
@@ -162,7 +172,6 @@ SOME = {  # what is asked of every page: `make test` asks it of those with one o
         "os._exit",
         "input()",
     ),
-    "tests/path/test_feedback_page.py::test_a_lost_point_leads_to_the_book_and_is_explained_once[": ("[]",),
     "tests/path/test_sample.py::test_every_answer_is_judged_as_expected[": (
         *(f"-{number:02}_" for number in (1, *range(3, 11))),
         "amara-02",

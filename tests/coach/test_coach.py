@@ -23,6 +23,7 @@ from graders import coach, solutions
 from graders.coach import display, find, links, page, session
 from graders.coach.session import FAILS, HOLDS, WAITS, Step
 from graders.coach.trying import CURED, NEXT, PLAIN, next_step
+from graders.judge.looks import NO_RETURN
 from graders.judge.task import Task
 from graders.judge.verdict import Verdict
 from graders.sets import load, names
@@ -115,6 +116,12 @@ def test_each_look_that_fails_has_a_next_step() -> None:
     source = (ROOT / "graders/judge/looks.py").read_text(encoding="utf-8")
     looks = set(re.findall(r'(?:_found|Finding)\(\s*"([a-z ]+)"', source)) | {"gradcheck", "source"}
     assert len(looks) > 15 and looks <= set(NEXT), looks - set(NEXT)
+
+
+def test_who_forgot_the_return_is_sent_to_no_element() -> None:
+    message = f"The gradient with respect to x is None: nothing is passed back. {NO_RETURN} It is what optimisers see."
+    verdict = Verdict("ReLU", "gradient", 1, 0, message, look="gradient", code="y = ReLU.apply(x)")
+    assert next_step(verdict).startswith(CURED)
 
 
 def test_what_to_try_is_said_of_what_was_written() -> None:

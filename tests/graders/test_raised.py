@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.autograd import Function
 
-from graders.coach.trying import next_step
 from graders.inside.operation import local
 from graders.judge.places import of_message
 from graders.judge.raised import MEANINGS, meaning
@@ -190,4 +189,3 @@ def test_a_return_that_is_missing_is_asked_for() -> None:
     names["LeakyReLU"].forward = staticmethod(lambda x: x.clamp(min=0))
     verdict = load("relu")["ReLU"].judge("gradient", local(names["LeakyReLU"].apply))
     assert "Does your backward end in a return statement?" in verdict.message
-    assert next_step(verdict).startswith("Do what the sentence says")
