@@ -218,6 +218,9 @@ class Watch:
             if found and found["set"] != self._set:
                 self._notes.taken[name] = what  # another set's
                 continue
+            if (self._inbox / name).is_symlink():  # it may lead to what another student handed in
+                self._say(f"{printable(name, 100)}: left out, it is a symbolic link. Put the file itself there")
+                continue
             full = f"{self._attempts} of {self._attempts} attempts are used"
             closed = {s: full for s, number in self._notes.attempts.items() if 0 < self._attempts <= number}
             answer = self._clerk.ask(

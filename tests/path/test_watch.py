@@ -100,11 +100,14 @@ def test_each_kind_of_hand_in_is_graded_once_and_gets_its_page(course):
     inbox = drop(course, "eve", "eve+02_other+2026-03-01 10:00:00 UTC", **RIGHT)
     (inbox / "fay.zip").write_bytes(b"no archive")
     (inbox / ".upload.part").write_bytes(b"PK")
+    (inbox / "mallory").symlink_to(inbox / "ada")
     before = {path: path.stat().st_mtime_ns for path in inbox.rglob("*")}
     out, err = once(course)
     lines = [re.sub(r", after [\d.]+ s$", "", line) for line in out.splitlines()]
     assert {"ada: 6 points", "ben: 4 points", "cy: 4 points", "dora: 6 points"} < set(lines)
     assert any(line.startswith(f"{inbox}/fay.zip: left out") for line in lines)
+    assert "mallory: left out, it is a symbolic link. Put the file itself there" in lines
+    assert not (course / "submitted/mallory").exists()
     assert not any("eve" in line or "upload" in line for line in lines)
     assert lines[-1] == "01_tiny: 4 hand-ins graded." and err == ""
     pages = {path.parts[-3]: path.read_text() for path in course.glob("feedback/*/01_tiny/tiny.html")}
