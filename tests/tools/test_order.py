@@ -58,3 +58,14 @@ def test_a_worker_that_dies_costs_its_test_and_nothing_hangs(tmp_path: Path) -> 
     )
     assert "test_12.py::test_it" in done.stdout and "crashed while running" in done.stdout
     assert "1 failed, 19 passed" in done.stdout
+
+
+def test_what_is_left_out_or_asked_of_some_is_there() -> None:
+    """A test that was renamed would quietly be asked of everybody again."""
+    missing = []
+    for name in (*order.SLOW, *order.SOME):
+        path, _, test = name.partition("::")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        if f"def {test.partition('[')[0]}" not in text:
+            missing.append(name)
+    assert not missing
