@@ -178,8 +178,9 @@ def test_a_stored_output_that_differs_is_found(tmp_path: Path) -> None:
     ]
     nbformat.write(new_notebook(cells=cells), tmp_path / "planted.ipynb")
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
-    options = re.findall(r"--nbval\S*(?: tests/\S+)?", recipe)
-    assert options == ["--nbval", "--nbval-current-env", "--nbval-sanitize-with tests/nbval_sanitize.cfg"]
+    options = re.findall(r"--nbval\S*(?: tests/\S+| \d+)?", recipe)
+    sanitized = "--nbval-sanitize-with tests/nbval_sanitize.cfg"
+    assert options == ["--nbval", "--nbval-current-env", "--nbval-cell-timeout 300", sanitized]
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:xdist", *" ".join(options).split(), tmp_path]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
     verdicts = dict(
