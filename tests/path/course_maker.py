@@ -1,6 +1,7 @@
 """A course with one tiny set, for tests: its grade cells need no torch, so a submission is graded in about a second."""
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import nbformat
@@ -107,6 +108,17 @@ def hand_in(root: Path, student: str, **answers: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, path)
     return path
+
+
+def graded_course(root: Path, run: Callable, students: Mapping[str, Mapping[str, str]]) -> Path:
+    """A course in which these students' answers are graded; a test that changes it takes a copy."""
+    make_course(root)
+    release(root)
+    for student, answers in students.items():
+        hand_in(root, student, **answers)
+    done = run(root, "graders", "grade", "tiny")
+    assert done.returncode == 0, done.stderr
+    return root
 
 
 def edit(path: Path, change: object) -> None:

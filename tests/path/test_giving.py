@@ -15,7 +15,7 @@ from nbgrader.api import Gradebook
 
 from graders.classroom.giving import _begin, _meant, names_in
 from graders.classroom.roster import Roster
-from tests.path.course_maker import ROOT, hand_in, make_course, release
+from tests.path.course_maker import ROOT, graded_course, hand_in
 
 ANSWERS = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return x"}
 STUDENTS = ("ada", "ben", "cy")
@@ -23,13 +23,7 @@ STUDENTS = ("ada", "ben", "cy")
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory, run) -> Path:
-    root = make_course(tmp_path_factory.mktemp("course"))
-    release(root)
-    for student in STUDENTS:
-        hand_in(root, student, **ANSWERS)
-    done = run(root, "graders", "grade", "tiny")
-    assert done.returncode == 0, done.stderr
-    return root
+    return graded_course(tmp_path_factory.mktemp("course"), run, dict.fromkeys(STUDENTS, ANSWERS))
 
 
 @pytest.fixture

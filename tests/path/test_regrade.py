@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from tests.path.course_maker import hand_in, make_course, release
+from tests.path.course_maker import graded_course, hand_in
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
 STUDENTS = {
@@ -22,13 +22,7 @@ STUDENTS = {
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory, run) -> Path:
-    root = make_course(tmp_path_factory.mktemp("course"))
-    release(root)
-    for student, answers in STUDENTS.items():
-        hand_in(root, student, **answers)
-    done = run(root, "graders", "grade", "tiny")
-    assert done.returncode == 0, done.stderr
-    return root
+    return graded_course(tmp_path_factory.mktemp("course"), run, STUDENTS)
 
 
 @pytest.fixture
