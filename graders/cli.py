@@ -406,9 +406,12 @@ def _to_grade(arguments: argparse.Namespace, at_end: ExitStack) -> "tuple[Course
     with _loading():
         from graders.classroom.course import Course
         from graders.classroom.grading import Grading  # noqa: F401 (all that grading needs, at once)
-        from graders.engine import pool, run  # noqa: F401
+        from graders.engine import parents, pool
+
+        if not arguments.scheduler:
+            pool.load()
     if early:
-        run.provide(early)
+        parents.provide(early)
     course = Course(Path.cwd(), arguments.verbose, arguments.db)
     settings = _settings(course, arguments)
     if os.name != "posix":
@@ -777,9 +780,11 @@ def _sample(arguments: argparse.Namespace) -> int:
             from graders.classroom.console import say
             from graders.classroom.course import Course
             from graders.classroom.sample import run_sample
-            from graders.engine import pool, run
+            from graders.engine import parents, pool
+
+            pool.load()
         if early:
-            run.provide(early)
+            parents.provide(early)
         course = Course(Path.cwd(), arguments.verbose)
         assignments = sorted({course.find(name) for name in arguments.sets})
         course.reader.start()  # before there are threads

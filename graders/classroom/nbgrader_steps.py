@@ -27,7 +27,6 @@ from graders.classroom.version import version
 from graders.engine.errors import Overspent
 from graders.engine.job import Settings
 from graders.engine.outcome import take_events
-from graders.engine.run import execute
 from graders.notebook.files import no_file
 from graders.notebook.problem import Problem, Unreadable
 
@@ -144,6 +143,8 @@ class TrustedExecute(NbGraderPreprocessor):
         cells = _cells(about["db_url"], self.parent.parent.coursedir, about["assignment"], about["notebook"])
         about["digest"] = nb.metadata.pop(MARK)["digest"]
         about["judged"] = version(about["assignment"], cells, self.seed)
+        from graders.engine.run import execute  # here: torch takes a second, and only this step needs it
+
         executed = execute(job_of(json.dumps(nb), cells, self.settings()))
         about["events"] = tuple(take_events(executed))
         about["problems"] = tuple(outcome_problems(f"{about['notebook']}.ipynb", executed, about["events"]))

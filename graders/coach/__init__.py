@@ -17,13 +17,20 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-from graders.coach.ask import coach, solutions
-
 __all__ = ["coach", "solutions"]
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for now: who reads what the coach has noted needs no torch."""
+    if name in __all__:
+        prepare()
+        return getattr(import_module("graders.coach.ask"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def prepare() -> None:
     """Load what torch loads with the first gradcheck, sympy with it: a second that no check should have to wait for."""
+    _Coach.__call__.__doc__ = import_module("graders.coach.ask").coach.__doc__
     with suppress(ImportError):
         import_module("torch.fx.experimental.symbolic_shapes")
 
@@ -32,8 +39,9 @@ class _Coach(ModuleType):
     """This package, which can be called: ``from graders import coach`` gives it, once something has imported it."""
 
     def __call__(self, thing: object = None, where: str = "") -> None:
+        from graders.coach.ask import coach
+
         coach(thing, where, depth=2)
 
 
-_Coach.__call__.__doc__ = coach.__doc__
 sys.modules[__name__].__class__ = _Coach

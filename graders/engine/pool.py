@@ -7,6 +7,7 @@ in hand.
 import gc
 import hashlib
 import importlib
+import importlib.metadata
 import logging
 import os
 import signal
@@ -28,13 +29,9 @@ from shutil import rmtree
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
-import torch
-
-from graders.engine import bounds
-from graders.engine import run as engine
+from graders.engine import bounds, parents
 from graders.engine.errors import Overspent, PoolError
 from graders.engine.job import Job, Settings
-from graders.engine.kernel import Kernel
 from graders.engine.sandbox import NoMemory, SandboxError
 from graders.engine.timing import phase
 
@@ -51,6 +48,15 @@ class Lost(Exception):
 
 class Mismatch(Exception):
     """A worker has other code than the one who asks."""
+
+
+def load() -> None:
+    """Load what workers need, torch above all, which takes a second or two: they are forked from this process.
+
+    Whoever only reads what was graded does without it.
+    """
+    importlib.import_module("graders.engine.run")
+    importlib.import_module("torch.fx.experimental.symbolic_shapes")  # the first backward's; here once for all
 
 
 class Local:
@@ -76,10 +82,10 @@ class Local:
 
     def _start(self) -> None:
         context = get_context("fork")
-        importlib.import_module("torch.fx.experimental.symbolic_shapes")  # the first backward's; here once for all
+        load()
         try:
             with phase("start: warm parent"):
-                engine.warm(self._settings.sandbox).wait()
+                parents.warm(self._settings.sandbox).wait()
         except SandboxError as error:
             raise PoolError(str(error)) from None
         self._executor = ProcessPoolExecutor(
@@ -127,7 +133,7 @@ class Local:
     def stop(self) -> None:
         """Kill the processes, and with them what they started."""
         self._end()
-        engine.close()
+        parents.close()
         self._folder.cleanup()
 
     def _end(self) -> None:
@@ -395,6 +401,8 @@ def answer(job: Job, wanted: dict[str, str]) -> str:
         raise Mismatch(
             f"a worker on {os.uname().nodename} has {difference}: install the same versions there, and restart it"
         )
+    import torch
+
     torch.set_num_threads(1)
     bounds.may_die()
     return _bounded(job)
@@ -409,7 +417,7 @@ def stamp() -> dict[str, str]:
         code.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return {
         "graders": code.hexdigest()[:12],
-        "torch": torch.__version__.partition("+")[0],  # with CUDA or without
+        "torch": importlib.metadata.version("torch").partition("+")[0],  # with CUDA or without
         "Python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
 
@@ -426,7 +434,9 @@ def _line(error: BaseException) -> str:
 
 def _ready(settings: Settings) -> None:
     """Start this process's warm parent, and see a kernel of it start."""
-    with Kernel(engine.warm(settings.sandbox), settings):
+    from graders.engine.kernel import Kernel
+
+    with Kernel(parents.warm(settings.sandbox), settings):
         pass
 
 
@@ -452,9 +462,11 @@ def _run(job: Job, number: int, folder: str) -> str:
 
 def _bounded(job: Job) -> str:
     """Execute a notebook; each of its cells has bounds of its own, and what comes before and after as well."""
-    bounds.end_after(engine.judging(job.settings) + bounds.SPARE)
+    from graders.engine import run
+
+    bounds.end_after(run.judging(job.settings) + bounds.SPARE)
     try:
-        return engine.run(job)
+        return run.run(job)
     finally:
         bounds.end_after(None)
 
@@ -462,7 +474,9 @@ def _bounded(job: Job) -> str:
 def _begin(parent: int, folder: str, lock: AbstractContextManager[object]) -> None:
     """What a forked worker does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who ends us
-    engine.adopt(lock)
+    import torch
+
+    parents.adopt(lock)
     gc.freeze()  # what was loaded stays: no collection goes through it again
     bounds.may_die(MEMORY)
     tempfile.tempdir = folder

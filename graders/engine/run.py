@@ -4,7 +4,7 @@ import ast
 import re
 import threading
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import closing, suppress
 from time import sleep
 from typing import TypeVar
 
@@ -17,7 +17,8 @@ from graders.engine.job import Job, Settings
 from graders.engine.kernel import Kernel, KernelGone, OutOfTime, Stuck
 from graders.engine.outcome import CELL_TIME, KERNEL_DIED, NOTEBOOK_TIME, OUTPUT_CUT, SUSPECT, Event, put_events
 from graders.engine.outputs import Outputs, error
-from graders.engine.sandbox import NoMemory, Parent, SandboxError, WarmParent
+from graders.engine.parents import warm
+from graders.engine.sandbox import NoMemory, Parent, SandboxError
 from graders.engine.timing import phase
 from graders.engine.trusted import Bench
 from graders.inside.records import Case, Record
@@ -40,8 +41,6 @@ MORE = {  # what in a cell makes a kernel load more than it has: see `graders.in
     "figures": re.compile(r"\bplt\."),
 }
 NOT_RUN = "Not run while grading; run the cell to see it.\n"
-_warm: dict[str, Parent] = {}
-_others: list[dict[str, Parent]] = []
 _one_at_a_time = threading.Lock()  # a worker may have several threads; stdout is one
 
 
@@ -107,44 +106,6 @@ def more_of(notebook: NotebookNode, job: Job) -> list[str]:
     every = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     own = every if job.settings.visible else [source for source in every if source not in job.given]
     return [w for w, used in MORE.items() if any(map(used.search, own if w == "figures" else every))]
-
-
-def warm(sandbox: str = "required") -> Parent:
-    """This process's warm parent, started now if there is none."""
-    if sandbox not in _warm or not _warm[sandbox].alive:
-        close()
-        with phase("start: warm parent"):
-            _warm[sandbox] = WarmParent(sandbox)
-    return _warm[sandbox]
-
-
-def provide(parent: WarmParent) -> None:
-    """Take a warm parent in a sandbox that was started before this module was loaded."""
-    _warm["required"] = parent
-
-
-def close() -> None:
-    """End this process's warm parents."""
-    while _warm:
-        _warm.popitem()[1].close()
-
-
-def forget() -> None:
-    """After a fork: the warm parents are the parent process's. They are kept: one collected removes its folder."""
-    _others.append(dict(_warm))
-    _warm.clear()
-
-
-def adopt(lock: AbstractContextManager[object]) -> None:
-    """After a fork: take a twin of each warm parent of the parent process, which must have loaded everything.
-
-    Args:
-        lock: held by one of the forked processes at a time.
-    """
-    forget()
-    for sandbox, parent in _others[-1].items():
-        with lock, suppress(SandboxError):  # then a new one is started when it is needed
-            _warm[sandbox] = parent.twin()
 
 
 class Execution:

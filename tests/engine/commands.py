@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graders.cli import main
-from graders.engine import run
+from graders.engine import parents
 from tests.path.course_maker import hand_in, make_course, release
 
 DOUBLE, TRIPLE = "def double(x):\n    return 2 * x", "def triple(x):\n    return 3 * x"
@@ -81,9 +81,9 @@ def _child(
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if keep:
-        run.close = lambda: None
+        parents.close = lambda: None
     else:
-        run.forget()
+        parents.forget()
     os.chdir(folder)
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(said / name, os.O_WRONLY | os.O_APPEND), number)

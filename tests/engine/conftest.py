@@ -8,7 +8,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from graders.engine import run
+from graders.engine import parents, run
 from graders.engine.job import Job, Settings
 from graders.engine.sandbox import SandboxError, WarmParent
 
@@ -19,20 +19,20 @@ SETTINGS = Settings(cell_time=20, notebook_time=60)
 def sandbox() -> Iterator[None]:
     """There is one."""
     try:
-        parent = run.warm()
+        parent = parents.warm()
         parent.end(parent.kernel(SETTINGS)[0])
     except SandboxError as error:
         if os.environ.get("COURSE_REQUIRE_SANDBOX"):
             raise
         pytest.skip(str(error))
     yield
-    run.close()
+    parents.close()
 
 
 @pytest.fixture
 def warm(sandbox) -> WarmParent:
     """The warm parent of this process, in its sandbox; a new one where a test has ended the last."""
-    return run.warm()
+    return parents.warm()
 
 
 def cell(source: str, name: str | None = None, **meta: object) -> NotebookNode:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from graders.engine import memory, sandbox
+from graders.engine import memory, parents, sandbox
 from graders.engine import run as engine
 from graders.engine.job import Job, Settings
 from tests.engine import arena, attack_stock, reaper
@@ -158,9 +158,9 @@ def test_the_warm_parent_stays_as_it_was(name):
     answers = {**attack.answers, "Square": PROBE}
     hostile = build(exercise, answers, attack.first)
     probe = build(exercise, {"Square": PROBE})
-    before = engine.warm()
+    before = parents.warm()
     engine.run(Job(json.dumps(hostile), settings=Settings(cell_time=5, notebook_time=20)))
-    after = engine.warm()
+    after = parents.warm()
     said = json.loads(engine.run(Job(json.dumps(probe), settings=Settings(cell_time=20, notebook_time=40))))
     cell = next(c for c in said["cells"] if "257 * x" in "".join(c["source"]))
     assert "".join(cell["outputs"][0]["text"]) == "[1.0, -514.0] [1.0, 257.0] True\n"

@@ -192,6 +192,6 @@ def test_a_dask_worker_bounds_the_seconds_of_a_job_too(monkeypatch):
     asked = []
     monkeypatch.setattr(bounds, "end_after", asked.append)
     monkeypatch.setattr(bounds, "may_die", lambda: asked.append("may die"))
-    monkeypatch.setattr(pool.engine, "run", lambda job: "done")
+    monkeypatch.setattr(run, "run", lambda job: "done")
     assert pool.answer(Job("{}", settings=Settings(cell_time=7)), pool.stamp()) == "done"
     assert asked == ["may die", 7 + run.JUDGING + bounds.SPARE, None]

@@ -79,9 +79,9 @@ class Cluster:
 
 
 def _warm() -> bool:
-    from graders.engine import run
+    from graders.engine import parents
 
-    return bool(run._warm)
+    return bool(parents._warm)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graders.engine import clock, memory, run, sandbox
+from graders.engine import clock, memory, parents, sandbox
 from graders.engine.clock import PATIENCE, Clock, Group, Tree
 from graders.engine.kernel import Kernel
 from graders.engine.memory import PERIOD, WEIGHT, Share
@@ -43,8 +43,8 @@ def test_an_honest_neighbour_of_14_spinning_processes_keeps_its_time(execute, wa
     """A cell of two thirds of its time in processor seconds, which takes several times as long by the clock."""
     if not groups:
         monkeypatch.setattr(sandbox, "new_group", lambda: None)
-        monkeypatch.setattr(run, "_warm", {})
-        warm = run.warm()
+        monkeypatch.setattr(parents, "_warm", {})
+        warm = parents.warm()
     share = warm.share(SETTINGS)
     try:
         with Kernel(warm, SETTINGS, share=share) as neighbour:
@@ -54,7 +54,7 @@ def test_an_honest_neighbour_of_14_spinning_processes_keeps_its_time(execute, wa
     finally:
         share.close()
         if not groups:
-            run.close()
+            parents.close()
 
 
 def test_a_spinning_notebook_is_stopped_for_what_it_took(execute, warm):

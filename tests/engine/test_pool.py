@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from graders.engine.job import Job
 from graders.engine.sandbox import NoMemory
 from tests.engine.commands import DOUBLE, HERE, RIGHT, SLEEPER, WRONG, grade, start, tiny_course
 from tests.engine.reaper import descendants
-from tests.path.course_maker import hand_in
+from tests.path.course_maker import ROOT, hand_in
 
 pytestmark = pytest.mark.usefixtures("warm")  # skipped, or failing, where there is no sandbox
 ENDLESS = {"double": DOUBLE, "triple": "while True:\n    pass"}
@@ -48,7 +49,7 @@ def counted(log: Path) -> Callable[[], None]:
     """What makes a process and those that it forks write a line for each notebook that is executed."""
 
     def before() -> None:
-        pool.engine.execute = _counting
+        run.execute = _counting
         os.environ["RAN"] = str(log)
 
     return before
@@ -101,7 +102,7 @@ def test_a_worker_that_dies_costs_its_own_submission_at_most(tmp_path, times):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG, eve=RIGHT, gil=RIGHT)
 
     def before() -> None:
-        pool.engine.execute = _deadly
+        run.execute = _deadly
         os.environ["DEATHS"], os.environ["TIMES"] = str(tmp_path / "deaths"), str(times)
 
     code, out, err = grade(root, "--workers", "2", before=before)
@@ -138,7 +139,7 @@ def _struck(job: Job) -> bool:
 
 def test_what_the_engine_itself_raises_is_that_submissions_fault(tmp_path):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
-    code, _, err = grade(root, "--workers", "2", before=lambda: setattr(pool.engine, "run", _raising))
+    code, _, err = grade(root, "--workers", "2", before=lambda: setattr(run, "run", _raising))
     assert code == 1
     assert re.fullmatch(r"ben: tiny.ipynb: could not be executed \(planted\)\. .*\n", err), err
     assert scores(root) == {"ada": 6, "ben": None}
@@ -150,7 +151,7 @@ def test_a_machine_without_memory_is_no_fault_of_a_submission(tmp_path, times):
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG)
 
     def before() -> None:
-        pool.engine.execute = _starving
+        run.execute = _starving
         os.environ["DEATHS"], os.environ["TIMES"] = str(tmp_path / "deaths"), str(times)
 
     code, _, err = grade(root, "--workers", "2", before=before)
@@ -349,3 +350,14 @@ def test_a_number_of_workers_is_one(tmp_path, capsys):
             main(["grade", "tiny", *arguments])
         assert stop.value.code == 2
     assert "is not a whole number, 1 or more" in capsys.readouterr().err
+
+
+def test_what_only_reads_what_was_graded_loads_no_torch():
+    """It takes a second; `grade` loads it by `pool.load`, before it forks its workers."""
+    rooms = (
+        "cli classroom.grading classroom.giving classroom.report classroom.classreport classroom.regrade engine.pool"
+    )
+    code = f"import sys, {', '.join(f'graders.{name}' for name in rooms.split())}\nprint('torch' in sys.modules)"
+    code += "\ngraders.engine.pool.load()\nprint('torch' in sys.modules, 'graders.engine.run' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert (said.stdout, said.stderr) == ("False\nTrue True\n", "")

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from graders.engine import run
+from graders.engine import parents, run
 from graders.engine.job import Job
 from graders.engine.outcome import CELL_TIME, CUT, KERNEL_DIED, NOTEBOOK_TIME
 from graders.engine.outputs import Outputs
@@ -395,13 +395,13 @@ def test_the_warm_parent_outlives_all_that_and_can_be_replaced(execute, warm):
     ],
 )
 def test_more_is_loaded_before_the_kernel_is_forked_where_it_is_used(execute, code, loaded):
-    run.close()  # what a parent has loaded stays
+    parents.close()  # what a parent has loaded stays
     there = "['torch._' + 'dynamo' in sys.modules, 'matplotlib.' + 'backends.backend_agg' in sys.modules]"
     first = f"import sys, torch\nimport matplotlib.pyplot as plt\nx = torch.tensor(1.0)\n{there}"
     before, used, after = execute(first, code, there)
     found = str(["compiler" in loaded, "figures" in loaded])
     assert (text(before), text(after)) == (found, found) and "Error" not in text(used)
-    bare = run.warm().bare()
+    bare = parents.warm().bare()
     assert bare._more == loaded
 
 
@@ -438,6 +438,6 @@ def test_without_a_sandbox_the_rest_is_the_same():
     try:
         executed = nbformat.reads(run.run(job), as_version=4)
     finally:
-        run.close()
+        parents.close()
     assert executed.cells[2].outputs[-1].data["text/plain"] == "1.0"
     assert not os.path.exists(eval(text(executed.cells[1])))

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from graders.engine import memory, run, sandbox
+from graders.engine import memory, parents, sandbox
 from graders.engine.bounds import Exceeded
 from graders.engine.job import Settings
 from graders.engine.kernel import Kernel
@@ -70,7 +70,8 @@ def test_what_is_out_of_reach(execute, reach):
 def test_an_ordinary_user_has_the_same_walls(warm):
     """The same in a process that is not root: as one is, or with a user namespace around it."""
     code = (
-        "from graders.engine.run import run, close; from graders.engine.job import Job; import nbformat, os, sys\n"
+        "from graders.engine.run import run; from graders.engine.parents import close\n"
+        "from graders.engine.job import Job; import nbformat, os, sys\n"
         "from nbformat.v4 import new_code_cell, new_notebook\n"
         "assert os.geteuid() != 0\n"
         "text = 'import os; print(os.getuid(), os.path.exists(%r), os.listdir(\".\"))' % sys.argv[1]\n"
@@ -222,7 +223,7 @@ def test_the_answer_to_an_order_that_was_given_up_is_nobodys(warm, how):
             with Kernel(parent, SETTINGS) as kernel:
                 kernel.quiet("answer = 42", 20)
                 assert kernel.alive
-    assert run.warm() is warm and warm.bare() is bare
+    assert parents.warm() is warm and warm.bare() is bare
 
 
 def test_a_twin_that_did_not_learn_what_to_refuse_is_not_used(warm, monkeypatch):
@@ -239,4 +240,4 @@ def test_a_twin_that_did_not_learn_what_to_refuse_is_not_used(warm, monkeypatch)
 
 
 def test_a_new_warm_parent_follows_one_that_is_gone(warm):
-    assert run.warm() is run.warm()
+    assert parents.warm() is parents.warm()

@@ -15,7 +15,7 @@ import nbformat
 import nbgrader
 import pytest
 
-from graders.engine import run, sandbox
+from graders.engine import parents, sandbox
 from graders.engine.job import Settings
 from graders.engine.kernel import Kernel
 from graders.engine.memory import Share
@@ -94,7 +94,7 @@ def test_a_count_below_zero_is_none():
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_warm_parent_that_dies_costs_nobody_a_point(execute, warm, monkeypatch, times):
     """As by the out-of-memory killer. Whoever runs when it dies twice is named, and the rest of the class goes on."""
-    monkeypatch.setattr(run, "_warm", {})
+    monkeypatch.setattr(parents, "_warm", {})
     started, deaths = Parent.kernel, iter(range(times))
 
     def kernel(self: Parent, *args: object, **keywords: object) -> object:
@@ -107,7 +107,7 @@ def test_a_warm_parent_that_dies_costs_nobody_a_point(execute, warm, monkeypatch
     try:
         *_, graded = execute(RIGHT, "import time; time.sleep(1.5)", cell("", "test"), tests=squares("value"))
     finally:
-        run.close()
+        parents.close()
     assert text(graded).startswith(KERNEL_DIED) if times == 2 else text(graded).endswith("\n1.0"), text(graded)
 
 
@@ -149,7 +149,7 @@ def test_memory_that_others_took_costs_nobody_a_point(execute, warm, monkeypatch
             with pytest.raises(NoMemory, match="memory ran out"):
                 execute(*cells, tests=ALLOWED)
     finally:
-        run.close()
+        parents.close()
 
 
 def test_memory_that_a_notebook_took_itself_costs_it_its_points(execute, warm, monkeypatch):
@@ -272,12 +272,12 @@ def test_keys_of_the_grader_are_not_seen_and_none_are_left(execute, monkeypatch)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(250, 1, None) < 0 or libc.syscall(248, b"user", b"graders-own", b"x", 1, -3) < 0:
         pytest.skip("there are no keyrings")
-    monkeypatch.setattr(run, "_warm", {})  # a warm parent in the new session
+    monkeypatch.setattr(parents, "_warm", {})  # a warm parent in the new session
     look = f"{CALLS}\nprint(sees(b'graders-own'), sees(b'mallory'), leaves(b'mallory'))"
     try:
         assert [text(c) for c in execute(look, look)] == ["False False False\n"] * 2
     finally:
-        run.close()
+        parents.close()
 
 
 @pytest.mark.parametrize(
@@ -334,18 +334,19 @@ def test_a_package_installed_in_the_environment_is_not_seen(execute, monkeypatch
     package = Path(nbgrader.__file__).parent  # takes the part of ours, in the environment's site-packages
     look = f"import os\nprint(os.listdir({str(package)!r}))\nopen({str(package / 'x')!r}, 'w')"
     monkeypatch.setattr(sandbox, "_package", lambda: package)
-    monkeypatch.setattr(run, "_warm", {})
+    monkeypatch.setattr(parents, "_warm", {})
     try:
         (shown,) = execute(look)
     finally:
-        run.close()
+        parents.close()
     assert text(shown).startswith("[]\n")
     assert "Read-only" in text(shown)
 
 
 def test_an_ordinary_users_kernels_leave_nothing_to_the_next(warm):
     code = (
-        "from graders.engine.run import run, close; from graders.engine.job import Job; import nbformat, os, sys\n"
+        "from graders.engine.run import run; from graders.engine.parents import close\n"
+        "from graders.engine.job import Job; import nbformat, os, sys\n"
         "from nbformat.v4 import new_code_cell, new_notebook\n"
         "assert os.geteuid() != 0\n"
         "job = Job(nbformat.writes(new_notebook(cells=[new_code_cell(sys.argv[1])])))\n"
