@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graders.cli import main
-from graders.engine import run as engine
+from graders.engine import parents
 from tests.path.course_maker import ROOT
 from tests.path.lab import Lab, labs
 
@@ -33,8 +33,8 @@ def run() -> Run:
 @pytest.fixture(scope="session")
 def close() -> Iterator[Callable[[], None]]:
     """What ends the warm parent: `here` leaves it to the next command, which takes seconds less to start."""
-    yield engine.close
-    engine.close()
+    yield parents.close
+    parents.close()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def here(monkeypatch, capsys, close) -> Callable[..., tuple[int, str, str]]:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
         monkeypatch.setenv("GRADERS_SEED", "0")
-        monkeypatch.setattr(engine, "close", lambda: None)
+        monkeypatch.setattr(parents, "close", lambda: None)
         capsys.readouterr()
         try:
             code = main(arguments)
