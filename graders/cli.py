@@ -177,6 +177,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SET=DATE",
         help="set due dates, in UTC: relu=2026-03-01T12:00; relu=none takes one away",
     )
+    sub.add_argument(
+        "--own-inputs",
+        action="store_true",
+        help="write class_secret.txt: from then on the hidden checks draw other inputs for each student",
+    )
     sub.add_argument("--check", action="store_true", help="change nothing and ask nothing")
     sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
     sub.epilog = "exit codes: 0 a class can be graded here, 1 something is missing, 2 usage error"
@@ -190,7 +195,10 @@ def _parser() -> argparse.ArgumentParser:
         "student", metavar="STUDENT", nargs="*", help="grade only these students (default: all in submitted/)"
     )
     sub.add_argument(
-        "--seed", type=int, metavar="N", help="seed of the hidden inputs (default 0); regrade with --force"
+        "--seed",
+        type=int,
+        metavar="N",
+        help="seed of the hidden inputs (default 0, or each student's own where the class has a secret)",
     )
     sub.add_argument(
         "--timeout",
@@ -339,6 +347,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--anonymous", action="store_true", help="leave names out, also of the answers that are shown")
     sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
 
+    sub = command("similar", _similar, "find answers of a set that have more in common than the class, to be read")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page with both side by side (default: similar-SET.html)"
+    )
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+    sub.epilog = f"It proves nothing: read both answers, and talk to both people. {EXIT_CODES}"
+
     sub = command(
         "sample",
         _sample,
@@ -414,6 +430,8 @@ def _to_grade(arguments: argparse.Namespace, at_end: ExitStack) -> "tuple[Course
         parents.provide(early)
     course = Course(Path.cwd(), arguments.verbose, arguments.db)
     settings = _settings(course, arguments)
+    if arguments.seed is not None:
+        course.secret = b""  # this time, one seed for everybody
     if os.name != "posix":
         raise CourseError("grading needs Linux or macOS: a notebook runs in a forked process")
     return course, settings
@@ -506,7 +524,8 @@ def _grade(arguments: argparse.Namespace) -> int:
         if arguments.json:
             from graders.classroom.asdata import graded
 
-            _print_json(graded(course, assignment, settings.seed, students, told))
+            seed = None if course.secret else settings.seed
+            _print_json(graded(course, assignment, seed, students, told))
     return 1 if faults or strays else 0
 
 
@@ -537,11 +556,16 @@ def _init(arguments: argparse.Namespace) -> int:
         from graders.classroom.gradefile import read_table, roster_of
         from graders.classroom.overview import overview
         from graders.classroom.roster import ROSTER
-    if arguments.check and (arguments.roster or arguments.due):
-        raise CourseError("--check changes nothing: leave --roster and --due out, or --check")
+        from graders.classroom.seeds import read_secret, write_secret
+    if arguments.check and (arguments.roster or arguments.due or arguments.own_inputs):
+        raise CourseError("--check changes nothing: leave --roster, --due and --own-inputs out, or --check")
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         file, dates = arguments.roster, arguments.due
-        if not (arguments.check or file or dates) and sys.stdin.isatty() and sys.stdout.isatty():
+        if (
+            not (arguments.check or file or dates or arguments.own_inputs)
+            and sys.stdin.isatty()
+            and sys.stdout.isatty()
+        ):
             typed, dates = ask(course)
             file = Path(typed).expanduser() if typed else None
         due = due_dates(course, dates)
@@ -549,6 +573,9 @@ def _init(arguments: argparse.Namespace) -> int:
             if Path(ROSTER).exists():
                 raise CourseError(f"{ROSTER} is there already: `python -m graders roster FILE --force` replaces it")
             _write_text(Path(ROSTER), roster_of(read_table(file)))
+        if arguments.own_inputs:
+            write_secret(course.root)
+            course.secret = read_secret(course.root)
         if due:
             course.make_gradebook()
         for assignment, when in due.items():
@@ -736,17 +763,48 @@ def _write_text(target: Path, text: str) -> None:
         raise CourseError(f"{target} cannot be written ({error.strerror or error})") from None
 
 
+def _page(target: Path) -> Path:
+    """Return where a page is to be written; say so now if it cannot be."""
+    if target.suffix not in (".html", ".htm"):
+        raise CourseError(f"{target} is not a page: name a file that ends in .html")
+    if not target.absolute().parent.is_dir():
+        raise CourseError(f"there is no folder {target.parent}: make it first")
+    return target
+
+
+def _similar(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.console import overwrites, progress
+        from graders.classroom.course import Course
+        from graders.classroom.gradebook import Records
+        from graders.classroom.similarpage import lines, write
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        assignment = course.find(arguments.set)
+        target = _page(arguments.out or Path(f"similar-{assignment}.html"))
+        if not course.has_gradebook or assignment not in records.scores()[1]:
+            raise CourseError(f"{assignment} is not graded yet: run `python -m graders grade {assignment}`")
+        try:
+            found = write(course, records, assignment, target, lambda line: progress(line if overwrites() else ""))
+        except OSError as error:
+            raise CourseError(f"{target} cannot be written ({error.strerror or error})") from None
+        if overwrites():
+            progress("")
+    count = len(found.corpus.answers)
+    if count < 2:
+        raise CourseError(f"{assignment}: {count} graded here, and it takes two to compare")
+    print(*lines(found), sep="\n", end="\n" if found.pairs else "")
+    some = f"{len(found.pairs)} of {count * (count - 1) // 2} pairs of {count} students"
+    print(f"{target}: {some} have more in common than chance explains (from {found.corpus.enough:.0f} bits on)")
+    return 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
     with _loading():
         from graders.classroom.classreport import write
         from graders.classroom.console import overwrites, progress
         from graders.classroom.course import Course
         from graders.classroom.gradebook import Records
-    target: Path = arguments.out
-    if target.suffix not in (".html", ".htm"):
-        raise CourseError(f"{target} is not a page: name a file that ends in .html")
-    if not target.absolute().parent.is_dir():
-        raise CourseError(f"there is no folder {target.parent}: make it first")
+    target: Path = _page(arguments.out)
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         try:
             sets, concerns = write(

@@ -21,14 +21,18 @@ def problem(found: Problem) -> dict[str, Any]:
 
 
 def graded(
-    course: Course, assignment: str, seed: int, students: Sequence[str], problems: Mapping[str, Sequence[Problem]]
+    course: Course,
+    assignment: str,
+    seed: int | None,
+    students: Sequence[str],
+    problems: Mapping[str, Sequence[Problem]],
 ) -> dict[str, Any]:
     """Return what was graded of a set: scores, verdicts and problems, by student.
 
     Args:
         course: the course.
         assignment: the set.
-        seed: of the hidden inputs.
+        seed: of the hidden inputs; None: each student has one.
         students: those that were asked for.
         problems: what a person should know of their submissions.
     """

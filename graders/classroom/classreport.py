@@ -1,7 +1,6 @@
 """The report on a class: one page that loads nothing, and its checks as comma-separated values."""
 
 import ast
-import base64
 import csv
 import hashlib
 import io
@@ -12,18 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
 from graders.classroom.analysis import BINS, Cluster, Concern, Handed, Made, Overview, concerns, overview, tomorrow
 from graders.classroom.course import Course
 from graders.classroom.gradebook import Records
 from graders.classroom.report import course_site, field
+from graders.classroom.templates import face, templates
 from graders.notebook.problem import printable
 
 Class = dict[str, dict[str, Handed]]  # by student and set: a row for each student, with what was handed in
 SHOWN = 12  # mistakes, and kinds of unexplained answers, of a set that are shown open; the rest is folded
 LINE = 2000  # characters of a line of an answer that is shown
-FACE = Path("book/_static/text/regular.woff2")  # the book's text face, where the folder has the book
 COLUMNS = ["set", "task", "check", "points", "answers", "full", "none", "facility", "discrimination"]
 
 
@@ -166,7 +163,7 @@ def page(
     *,
     anonymous: bool = False,
     book: str = "",
-    face: bytes = b"",
+    face: str = "",
 ) -> str:
     """Return the report as HTML that loads nothing.
 
@@ -176,39 +173,31 @@ def page(
         answer: gives a student's answer: of whom, in which set, to which task.
         anonymous: whether names have been left out, so that they are left out of answers too.
         book: the address of the built book, for links; "": none.
-        face: the text face, as WOFF2; b"": the system's own.
+        face: the text face, as WOFF2 in base64; "": the system's own.
     """
     sets = overviews(handed, worth)
     counted = [one for one in sets if 2 * one.handed >= len(handed) and one.graded]
     last = next(iter(reversed(counted or [one for one in sets if one.graded])), None)
-    environment = Environment(
-        loader=PackageLoader("graders.classroom", "."),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"safe_line": _safe_line, "share": "{:.0%}".format}
 
     def clusters(found: Overview) -> list[Unexplained]:
         return unexplained(found, lambda student, task: answer(student, found.assignment, task), anonymous)
 
-    return environment.get_template("classreport.html").render(
-        sets=[{"of": one, "unexplained": clusters(one), "scale": _scale(one)} for one in sets],
-        students=len(handed),
-        concerns=concerns(list(worth), handed, worth),
-        last=last,
-        tomorrow=tomorrow(last) if last else "",
-        link=lambda made: _link(made, book),
-        anonymous=anonymous,
-        bins=BINS,
-        shown=SHOWN,
-        face=base64.b64encode(face).decode(),
+    return (
+        templates()
+        .get_template("classreport.html")
+        .render(
+            sets=[{"of": one, "unexplained": clusters(one), "scale": _scale(one)} for one in sets],
+            students=len(handed),
+            concerns=concerns(list(worth), handed, worth),
+            last=last,
+            tomorrow=tomorrow(last) if last else "",
+            link=lambda made: _link(made, book),
+            anonymous=anonymous,
+            bins=BINS,
+            shown=SHOWN,
+            face=face,
+        )
     )
-
-
-def _safe_line(text: object, most: int = 400) -> str:
-    return printable(text, most)
 
 
 def _scale(found: Overview) -> int:
@@ -257,8 +246,7 @@ def write(
 
     built = course.root / "_build" / "html"
     book = course_site() or ("_build/html" if built.is_dir() and target.resolve().parent == course.root else "")
-    face = course.root / FACE
-    text = page(handed, worth, answer, anonymous=anonymous, book=book, face=face.read_bytes() if face.exists() else b"")
+    text = page(handed, worth, answer, anonymous=anonymous, book=book, face=face(course.root))
     sets = overviews(handed, worth)
     for path, content in ((target.with_suffix(".csv"), as_csv(sets)), (target, text)):
         part = path.with_name(f".{path.name}.part")

@@ -23,6 +23,7 @@ from graders.classroom.errors import CourseError
 from graders.classroom.nbgrader_steps import TrustedExecute
 from graders.classroom.points import differing
 from graders.classroom.reader import Reader
+from graders.classroom.seeds import read_secret, seed_of
 from graders.classroom.submission import Submission
 from graders.engine.job import Settings
 from graders.notebook.problem import printable
@@ -63,6 +64,7 @@ class Course:
             self.dirs.db_url = db
         _check_gradebook(self.dirs.db_url)
         self.reader = Reader(self)  # of all that students wrote
+        self.secret = read_secret(self.root)  # b"": one seed is everybody's
 
     def close(self) -> None:
         """End what it started."""
@@ -129,6 +131,15 @@ class Course:
 
     def _folder(self, step: str, student: str, assignment: str) -> Path:
         return Path(self.dirs.format_path(step, student, assignment))
+
+    def seed(self, submission: Submission, common: int) -> int:
+        """Return the seed of a submission's hidden inputs.
+
+        Args:
+            submission: whose it is, and of which set.
+            common: everybody's, where the class has no secret.
+        """
+        return seed_of(self.secret, submission.assignment, submission.student) if self.secret else common
 
     # --- nbgrader's parts ---
 

@@ -21,6 +21,7 @@ from graders.classroom.errors import CourseError
 from graders.classroom.gradebook import Records
 from graders.classroom.overview import Overview, shown
 from graders.classroom.roster import ROSTER
+from graders.classroom.seeds import SECRET
 from graders.engine import memory
 from graders.engine.cores import cores
 from graders.engine.sandbox import SandboxError, WarmParent
@@ -102,6 +103,11 @@ def findings(course: Course, records: Records, seen: Overview) -> Iterator[Findi
         yield Finding("students", NOTE, "nobody has said who they are: any name is taken", how)
     else:
         yield Finding("students", OK, f"{len(seen.listed)} in the list")
+    if course.secret:
+        yield Finding("inputs", OK, f"each student has their own, from {SECRET}: keep a copy of it")
+    else:
+        how = "`python -m graders init --own-inputs` draws others for each, so that numbers cannot be passed on"
+        yield Finding("inputs", OK, "the hidden checks ask everybody the same", how)
     dated = [row for row in seen.sets if row.due]
     if dated:
         yield Finding("due dates", OK, "; ".join(f"{row.name} {shown(row.due)}" for row in dated if row.due))

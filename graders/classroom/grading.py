@@ -52,8 +52,6 @@ class Grading:
         self.course, self.assignment, self.crew, self.settings = course, assignment, crew, settings
         self.records = Records(course)
         self.released: Released = self.records.released(assignment)
-        cells = self.released.cells
-        self.judged = {name: version(assignment, cells[name], settings.seed) for name in cells}
 
     def grade(self, students: Sequence[str], force: bool = False, named: int = 0) -> dict[str, list[Problem]]:
         """Grade the submissions of these students with progress, a line per fault on stderr and a summary.
@@ -120,7 +118,8 @@ class Grading:
             return found
         self.records.settle(found)
         ran = [problem for mark in marks.values() for problem in mark.problems]
-        earlier = any(mark.judged != self.judged[name] for name, mark in marks.items())
+        judged = self._judged(submission)
+        earlier = any(mark.judged != judged[name] for name, mark in marks.items())
         return Kept(submission, (*found.problems, *ran), earlier)
 
     def _prepare(self, submission: Submission) -> Prepared | Refused:
@@ -141,7 +140,8 @@ class Grading:
         if not isinstance(outcome, Prepared):
             return []
         cells = self.released.cells
-        return [job_of(ready.text, cells[name], self.settings) for name, ready in outcome.notebooks.items()]
+        settings = replace(self.settings, seed=self.course.seed(outcome.submission, self.settings.seed))
+        return [job_of(ready.text, cells[name], settings) for name, ready in outcome.notebooks.items()]
 
     def _finish(self, outcome: Outcome, results: Sequence[pool.Result]) -> list[Problem]:
         """Record what was executed; return what a person should know of the submission."""
@@ -173,7 +173,12 @@ class Grading:
             return [*problems, _not_recorded(f"{next(iter(executed))}.ipynb", error)]
 
     def _record(self, prepared: Prepared, executed: dict[str, str]) -> list[Problem]:
-        return self.records.record(prepared, executed, self.judged)
+        return self.records.record(prepared, executed, self._judged(prepared.submission))
+
+    def _judged(self, submission: Submission) -> dict[str, str]:
+        """Return the version of the checks that judge a submission, by notebook."""
+        seed = self.course.seed(submission, self.settings.seed)
+        return {name: version(self.assignment, known, seed) for name, known in self.released.cells.items()}
 
     def _forget(self, submission: Submission) -> None:
         self.records.forget(submission)

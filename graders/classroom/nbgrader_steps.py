@@ -4,7 +4,7 @@ import atexit
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar
 
@@ -22,6 +22,7 @@ from graders.classroom.mark import MARK, Mark
 from graders.classroom.outcome import outcome_problems
 from graders.classroom.reader import Reader
 from graders.classroom.released import Cells, job_of, originals
+from graders.classroom.seeds import read_secret, seed_of
 from graders.classroom.submission import TOLD, digest, not_read, notebook_problems, read_notebook
 from graders.classroom.version import version
 from graders.engine.errors import Overspent
@@ -142,10 +143,13 @@ class TrustedExecute(NbGraderPreprocessor):
         about = resources["nbgrader"]
         cells = _cells(about["db_url"], self.parent.parent.coursedir, about["assignment"], about["notebook"])
         about["digest"] = nb.metadata.pop(MARK)["digest"]
-        about["judged"] = version(about["assignment"], cells, self.seed)
+        settings = self.settings()
+        if secret := read_secret(Path(self.parent.parent.coursedir.root)):
+            settings = replace(settings, seed=seed_of(secret, about["assignment"], about["student"]))
+        about["judged"] = version(about["assignment"], cells, settings.seed)
         from graders.engine.run import execute  # here: torch takes a second, and only this step needs it
 
-        executed = execute(job_of(json.dumps(nb), cells, self.settings()))
+        executed = execute(job_of(json.dumps(nb), cells, settings))
         about["events"] = tuple(take_events(executed))
         about["problems"] = tuple(outcome_problems(f"{about['notebook']}.ipynb", executed, about["events"]))
         return executed, resources

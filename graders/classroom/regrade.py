@@ -164,7 +164,7 @@ class Again(Grading):
     def _record(self, prepared: Prepared, executed: dict[str, str]) -> list[Problem]:
         submission, folder = prepared.submission, self._folder / prepared.submission.student
         marks = self.records.marks(submission, submission.notebooks) or {}
-        read = self.records.read(prepared, executed, self.judged)
+        read = self.records.read(prepared, executed, self._judged(submission))
         folder.mkdir()
         for name, found in read.items():
             (folder / f"{name}.ipynb").write_text(found.text, encoding="utf-8")

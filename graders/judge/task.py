@@ -498,6 +498,13 @@ class Task:
         return fitting[0] if len(fitting) == 1 else None
 
 
+def forget() -> None:
+    """Let go of what was found out for the seeds asked so far: who has another for each student asks for none twice."""
+    for member in vars(Task).values():
+        if hasattr(member, "cache_clear"):
+            member.cache_clear()
+
+
 def _weights(output: Tensor) -> Tensor:
     """Return the upstream gradient with which gradcheck asks for the second order."""
     return torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape)
