@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import inf, log2
 
-MARGIN = 10.0  # bits above those that chance gives the closest of all pairs, before a pair is shown
+MARGIN = 24.0  # bits above those that chance gives the closest of all pairs, before a pair is shown
 GROUP, TO_A_GROUP = 6, 15  # who copies does so in a group of this size at most, and of two and one for so many students
 SMOOTH = 0.5  # what each count is raised by, so that nothing is impossible
 MOST_NODES = 5000  # of an answer; the longest right one has a tenth of them
@@ -96,12 +96,17 @@ class Pair:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(texts: Mapping[str, str]) -> dict[str, Answer]:
-    """Return the answers, by task, that are Python and not endless."""
+def read(texts: Mapping[str, str], most: int = MOST_NODES) -> dict[str, Answer]:
+    """Return the answers, by task, that are Python and not endless.
+
+    Args:
+        texts: the answers, by task.
+        most: nodes of a syntax tree.
+    """
     found = {}
     for task, text in texts.items():
         try:
-            nodes = _Reading(ast.parse(text), task).nodes
+            nodes = _Reading(ast.parse(text), task, most).nodes
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         if nodes:
@@ -125,16 +130,16 @@ class _Tree:
 class _Reading:
     """Reads one answer."""
 
-    def __init__(self, tree: ast.Module, task: str) -> None:
-        self.count = 0
+    def __init__(self, tree: ast.Module, task: str, most: int) -> None:
+        self.left = most
         self.own, self.attributes = _chosen(tree, task)
         self.nodes: list[Node] = []
         self.names: dict[str, int] = {}
         self._flatten(self._tree(tree, ""))
 
     def _tree(self, node: ast.AST, slot: str) -> _Tree:
-        self.count += 1
-        if self.count > MOST_NODES:
+        self.left -= 1
+        if self.left < 0:
             raise ValueError("too long")
         kind = type(node).__name__
         parts, names, below = [kind], [], []
@@ -230,34 +235,28 @@ class Corpus:
 
     Args:
         answers: by student and task.
-        course: what the course itself has, by task: the exercise, right solutions. What stands there is nobody's.
+        course: what the course itself has: the exercise, the chapter, solutions. What stands there is nobody's.
     """
 
-    def __init__(
-        self, answers: Mapping[str, Mapping[str, Answer]], course: Mapping[str, Sequence[Answer]] | None = None
-    ) -> None:
+    def __init__(self, answers: Mapping[str, Mapping[str, Answer]], course: Sequence[Answer] = ()) -> None:
         self.answers = answers
-        self.course: dict[str, set[str]] = defaultdict(set)
+        self.course = {node.piece for answer in course for node in answer.nodes}
         self.having: dict[str, Counter[str]] = defaultdict(Counter)  # by task: how many have a piece
         self.writing: dict[str, int] = Counter()  # by task: how many there are
         self.labels: dict[str, Counter[str]] = defaultdict(Counter)  # by slot
         self.pieces: dict[tuple[str, str], dict[str, int]] = {}  # by student and task: where a piece is
+        for answer in [*course, *(answer for tasks in answers.values() for answer in tasks.values())]:
+            for node in answer.nodes:
+                self.labels[node.slot][node.label] += 1
+        self.totals = {slot: sum(found.values()) for slot, found in self.labels.items()}
         for student, tasks in answers.items():
             for task, answer in tasks.items():
-                self.pieces[student, task] = self._add(task, answer)
-        for task, texts in (course or {}).items():
-            for answer in texts:
-                self.course[task].update(self._add(task, answer))
-        self.totals = {slot: sum(found.values()) for slot, found in self.labels.items()}
-
-    def _add(self, task: str, answer: Answer) -> dict[str, int]:
-        where: dict[str, int] = {}
-        for i, node in enumerate(answer.nodes):
-            where.setdefault(node.piece, i)
-            self.labels[node.slot][node.label] += 1
-        self.having[task].update(where.keys())
-        self.writing[task] += 1
-        return where
+                where: dict[str, int] = {}
+                for i, node in enumerate(answer.nodes):
+                    where.setdefault(node.piece, i)
+                self.pieces[student, task] = where
+                self.having[task].update(where.keys())
+                self.writing[task] += 1
 
     @property
     def enough(self) -> float:
@@ -285,7 +284,11 @@ class Corpus:
         found = set()
         for (task, piece), students in by_piece.items():
             fewest = min(len(self.pieces[student, task]) for student in students)
-            if len(students) > 1 and self._others(task, piece) * fewest < self.writing[task]:
+            if (
+                len(students) > 1
+                and piece not in self.course
+                and self._others(task, piece) * fewest < self.writing[task]
+            ):
                 found |= set(combinations(sorted(students), 2))
         return found
 
@@ -324,7 +327,7 @@ class Corpus:
     def _price(self, task: str, nodes: Sequence[Node], i: int, seen: set[int]) -> float:
         """Return the bits of a piece that two have: as one that others have too, or made of its parts; what is less."""
         node = nodes[i]
-        if node.piece in self.course[task]:
+        if node.piece in self.course:
             return 0.0
         others = self._others(task, node.piece)
         known = -log2(others / max(self.writing[task] - 2, others)) if others else inf

@@ -1,19 +1,21 @@
 """The page on answers that are alike: both side by side, what they share marked."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 
 from graders.classroom.course import Course
 from graders.classroom.gradebook import Records
 from graders.classroom.similar import Answer, Corpus, Pair, Shared, read
 from graders.classroom.templates import face, templates
-from graders.coach import find, right
-from graders.coach.find import CoachError
 from graders.notebook.problem import printable
 
 LINE = 2000  # characters of a line that is shown
+ALL_NODES = 200_000  # of the syntax tree of a module of ours
 
 
 @dataclass(frozen=True)
@@ -54,23 +56,34 @@ def compare(course: Course, records: Records, assignment: str, say: Callable[[st
         answers[student] = found
         say(f"{assignment}: {number} of {len(students)} read")
     say(f"{assignment}: comparing")
-    corpus = Corpus(answers, _of_the_course(records, assignment))
+    corpus = Corpus(answers, _of_the_course(course, records, assignment))
     return Compared(corpus, corpus.pairs(), unread)
 
 
-def _of_the_course(records: Records, assignment: str) -> dict[str, list[Answer]]:
-    """Return what the course itself has, by task: what each answer cell holds at first, and right ways to fill it."""
-    cells = [cell for known in records.released(assignment).cells.values() for cell in known.values() if cell.solution]
-    found = {cell.grade_id: [*read({cell.grade_id: cell.source}).values()] for cell in cells}
-    with suppress(ModuleNotFoundError):  # a set of the instructor's own has no right ways
-        for one in find.tasks(assignment.partition("_")[2]):
-            with suppress(CoachError):
-                name = one.task.name
-                found[name] = [
-                    *found.get(name, []),
-                    *(a for way in right.ways(one).each for a in read({name: way.code}).values()),
-                ]
-    return found
+def _of_the_course(course: Course, records: Records, assignment: str) -> list[Answer]:
+    """Return what anybody may have from the course: what the exercise's cells hold at first, and what is published."""
+    cells = [cell for known in records.released(assignment).cells.values() for cell in known.values()]
+    texts = {cell.grade_id: cell.source for cell in cells if cell.cell_type == "code"}
+    return [*read(texts).values(), *published(course.root, assignment)]
+
+
+def published(root: Path, assignment: str) -> list[Answer]:
+    """Return what the chapter shows, and the set's right ways and mistakes with a name; of an own set, nothing.
+
+    Args:
+        root: the course's folder.
+        assignment: the set.
+    """
+    texts: dict[str, str] = {}
+    chapter = root / "book" / f"{assignment}.ipynb"
+    if chapter.exists():
+        cells = json.loads(chapter.read_text(encoding="utf-8"))["cells"]
+        codes = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        texts |= {f"{chapter.name} {number}": code for number, code in enumerate(codes)}
+    with suppress(ModuleNotFoundError):
+        folder = files(import_module(f"graders.sets.{assignment.partition('_')[2]}"))
+        texts |= {one.name: one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".py")}
+    return list(read(texts, ALL_NODES).values())
 
 
 def page(assignment: str, found: Compared, font: str = "") -> str:

@@ -257,6 +257,7 @@ def test_the_help_of_every_command_is_read(monkeypatch: pytest.MonkeyPatch) -> N
         " watch",
         " roster",
         " report",
+        " similar",
         " sample",
     )
     assert places == {f"python -m graders{command} --help" for command in commands}
