@@ -126,6 +126,10 @@ class _Tree:
         """Return all of it as text, without the names that were chosen."""
         return f"{self.label}({','.join(one.shape() for one in self.below)})"
 
+    def every_name(self) -> list[str]:
+        """Return the names that were chosen, as they come."""
+        return [*self.names, *(name for one in self.below for name in one.every_name())]
+
 
 class _Reading:
     """Reads one answer."""
@@ -133,6 +137,8 @@ class _Reading:
     def __init__(self, tree: ast.Module, task: str, most: int) -> None:
         self.left = most
         self.own, self.attributes = _chosen(tree, task)
+        places = sorted((n.lineno, n.col_offset, n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
+        self.order = {name: i for i, (_, _, name) in reversed([*enumerate(places)])}  # by where a name comes first
         self.nodes: list[Node] = []
         self.names: dict[str, int] = {}
         self._flatten(self._tree(tree, ""))
@@ -157,7 +163,7 @@ class _Reading:
                 else:
                     parts.append(_plain(one))
         if isinstance(node, ast.BinOp) and isinstance(node.op, COMMUTES):
-            below.sort(key=_Tree.shape)
+            below.sort(key=lambda one: (one.shape(), [self.order.get(name, -1) for name in one.every_name()]))
         line = getattr(node, "lineno", 0)
         label = f"{' '.join(parts)} /{len(below)}"
         return _Tree(label, slot, tuple(names), tuple(below), (line, getattr(node, "end_lineno", None) or line))

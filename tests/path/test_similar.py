@@ -151,7 +151,7 @@ def test_what_cannot_be_compared_is_left_out(text):
 
 
 SETS = [path.name for path in sorted((ROOT / "solutions").glob("[01]*"))]
-FOUND = {"05_clipped_relu": 0.6, "07_logsumexp": 1, "08_qat": 0.7, "09_checkpointing": 1, "10_flash_attention": 1}
+FOUND = {"04": 1, "05": 1, "06": 0.8, "07": 1, "08": 0.75, "09": 1, "10": 1}  # of the copies, at least
 
 
 @pytest.mark.parametrize("assignment", SETS)
@@ -169,7 +169,7 @@ def test_the_sample_class_and_a_copy_of_each(assignment):
         pairs = Corpus({**honest, "zed": read(copy)}, base).pairs()
         assert {pair.students for pair in pairs} <= {(student, "zed")}
         found.append(bool(pairs))
-    assert sum(found) / len(found) >= FOUND.get(assignment, 0), found
+    assert sum(found) / len(found) >= FOUND.get(assignment[:2], 0), found
 
 
 # --- the page and the command -----------------------------------------------------------------------------------------
@@ -181,7 +181,12 @@ def test_the_page_shows_both_and_escapes_what_they_wrote():
     corpus = Corpus(answers)
     soup = BeautifulSoup(page("01_relu", Compared(corpus, corpus.pairs(), [("cat", "Square")])), "html.parser")
     assert not soup.find("script") and not soup.find("b", string="ada") and "<b>ada</b> and ben" in soup.h2.text
-    assert "proves nothing" in soup.text and "7 students, 21 pairs" in soup.text and "cat (Square)" in soup.text
+    assert (
+        "proves nothing" in soup.text
+        and "7 students, 21 pairs" in soup.text
+        and "(in both)" in soup.text
+        and "cat (Square)" in soup.text
+    )
     left, right = soup.select(".both > div")
     marked = {line.text.partition(" (in both)")[0].strip() for line in left.select(".same")}
     assert "ctx.scale = torch.tensor(2.0).mul(3).div(3)" in marked and "\u202e" not in soup.text
