@@ -111,6 +111,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/path/test_firstday.py::test_on_a_terminal",
     "tests/path/test_firstday.py::test_the_sample_class",
     "tests/path/test_firstday.py::test_without_a_sandbox",
+    "tests/path/test_term.py",
     "tests/path/test_watch.py::test_attempts",
     "tests/path/test_watch.py::test_each_kind_of_hand_in",
     "tests/path/test_watch.py::test_what_was_in_hand",

@@ -138,9 +138,13 @@ class Lab:
         self.page.keyboard.insert_text(source)
         return self.cell(source.splitlines()[0])
 
-    def saved(self) -> None:
-        """Wait until the notebook is written to its file."""
-        self.page.wait_for_timeout(500)
+    def save(self) -> None:
+        """Save the notebook, and wait until it is written to its file: what was just typed may not be in it yet."""
+        for _ in range(20):
+            self.page.keyboard.press("ControlOrMeta+s")
+            self.page.wait_for_timeout(500)
+            if not self.page.locator(".jp-mod-dirty").count():
+                return
         expect(self.page.locator(".jp-mod-dirty")).to_have_count(0, timeout=PATIENCE * 1000)
 
     def dialog(self) -> str:

@@ -86,8 +86,7 @@ def test_set_01_from_the_first_cell_to_the_end_of_a_task(course: Path, lab: Lab)
         assert "missing" not in said and "not yet" not in said, said
         opened = lab.run(lab.below(asked, "solutions(Square)"))
         assert opened.count("class ") >= 3 and "In the form of chapter 1" in opened, opened
-    lab.page.keyboard.press("ControlOrMeta+s")
-    lab.saved()
+    lab.save()
     said = typed(course, python, "doctor.pyz")
     assert said.count(": would be graded.") == len(list(ROOT.glob("exercises/*/*.ipynb")))
     unwritten = next(line for line in said.splitlines() if line.startswith("relu.ipynb"))
