@@ -52,7 +52,7 @@ WRONG = {  # the cells tagged ``misconception:...``, and the words that announce
     "FakeQuantRows.scale_along_last_axis": ("08_qat", "The scale along the last axis"),
     "LearnedStep.outside_forgotten": ("08_qat", "The outside forgotten"),
     "Recompute.parameters_none": ("09_checkpointing", "The parameters get `None`"),
-    "Recompute.masks_redrawn": ("09_checkpointing", "The masks drawn anew"),
+    "Recompute.masks_redrawn": ("09_checkpointing", "New masks in the recomputation"),
     "Recompute.autocast_forgotten": ("09_checkpointing", "Autocast forgotten"),
     "LinearTanh.saves_pre_activation": ("09_checkpointing", "The pre-activation saved"),
     "FlashSkeleton.no_running_max": ("10_flash_attention", "No running maximum"),
@@ -259,8 +259,8 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
 
 ATTRIBUTE = "ReLU.kept_as_attribute"
 COUNT = "a_errors: Too few or too many gradients"
-NO_TENSOR = "a_errors: A gradient for an argument that is no tensor"
-SAVED_NUMBER = "a_errors: Something that is no tensor was saved"
+NO_TENSOR = "a_errors: A gradient for an argument that is not a tensor"
+SAVED_NUMBER = "a_errors: Something other than a tensor was saved"
 SHAPE = "a_errors: A gradient has the wrong shape"
 REQUIRES = "a_errors: requires_grad cannot be set here"
 FLAGS = "01_relu: Several tensors, and which of them need a gradient"
@@ -386,7 +386,7 @@ RUN = {  # by mistake, or by task and mistake: the page that runs this very mist
     "ClippedReLU.marks_dirty": IN_PLACE,
     "HardTanh.edges_open": "HardTanh.edges_open",
     "PACT.number_saved": SAVED_NUMBER,
-    "PACT.number_returned": "a_errors: A gradient that is no tensor",
+    "PACT.number_returned": "a_errors: A gradient that is not a tensor",
     "PACT.alpha_gradient_0d": SHAPE,
     "PACT.alpha_counts": "ReLU.upstream_ignored",
     "PACT.one_when_frozen": COUNT,
@@ -507,7 +507,7 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "Legendre.saves_lower_orders": "Chebyshev.saves_derivative",
     "Legendre.writes_into_input": IN_PLACE,
     "fit_sine.gradients_accumulate": FIT,
-    "fit_sine.rebinds_while_recorded": "a_errors: The .grad of a tensor that is no leaf",
+    "fit_sine.rebinds_while_recorded": "a_errors: The .grad of a non-leaf tensor",
     "fit_sine.rebinds_parameters": "a_errors: No node anywhere",
     "hvp.graph_lost": OPERATION,
     "hvp.none_returned": "a_errors: grad finds no path to the tensor",

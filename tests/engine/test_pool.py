@@ -62,7 +62,7 @@ def _counting(job: Job) -> NotebookNode:
 
 
 def test_a_class_gets_the_same_scores_whoever_executes_it(tmp_path):
-    """In this process, in two others; each notebook once, also one without ids of cells, which are then drawn anew."""
+    """In this process, in two others; each notebook once, also one without ids of cells, which then get new ones."""
     root = tiny_course(tmp_path, ada=RIGHT, ben=WRONG, eve=RIGHT)
     path = hand_in(root, "old", **WRONG)
     old = json.loads(path.read_text())
