@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from graders.engine.job import Settings
     from graders.engine.sandbox import WarmParent
 
-PLATFORMS = ("folders", "canvas", "moodle", "blackboard", "brightspace", "sakai", "github")
+PLATFORMS = ("folders", "canvas", "moodle", "blackboard", "brightspace", "sakai", "gradescope", "github")
 EXIT_CODES = (
     "exit codes: 0 no problems, 1 at least one problem (each is a line on stderr), 2 usage error, 130 interrupted "
     "by Ctrl-C"

@@ -31,6 +31,7 @@ from graders.classroom.archive import (
     stem_of,
     unpack,
 )
+from graders.classroom.gradescope import named
 from graders.classroom.platforms import FOLDERS, signed
 from graders.classroom.roster import read_roster
 from graders.classroom.submission import read_time
@@ -180,15 +181,19 @@ class Collector(FileNameCollectorPlugin):
         released = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
         submitted = Path(app.coursedir.root, app.coursedir.submitted_directory)
         names = sorted(notebook.stem for notebook in released.glob("*.ipynb"))
+        roster = read_roster(Path(app.coursedir.root), app.coursedir.db_url)
+        arrivals = intake.arrivals(root, assignment)
+        arrivals, unnamed = named(arrivals, root, roster, lambda file: intake.shown(root / file, root))
+        intake.left_out += unnamed
         claims, left_out = whose(
-            intake.arrivals(root, assignment),
+            arrivals,
             assignment,
             names,
             {path.name for path in submitted.glob("*")},
             shown=lambda file: intake.shown(root / file, root),
             same=lambda one, other: filecmp.cmp(root / one, root / other, shallow=False),
             when=lambda file: Time.of(root / file).timestamp(),
-            roster=read_roster(Path(app.coursedir.root), app.coursedir.db_url),
+            roster=roster,
             platform=intake.platform,
             rule=(lambda one: self._ruled(one, root, names)) if self.named_regexp else None,
         )

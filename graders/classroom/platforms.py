@@ -77,6 +77,12 @@ PLATFORMS = {
         "Doe, Jane(jdoe)",
         surplus=r"timestamp\.txt|comments\.txt|grades\.(csv|xls)|.*_submissionText\.html",
     ),
+    "gradescope": Platform(
+        "Gradescope",
+        r"submission_(?P<version>\d+) (?P<name>.+)",  # the name is not Gradescope's: `gradescope` puts it there
+        "submission_1001 jdoe",
+        surplus=r"submission_metadata\.yml",
+    ),
     "github": Platform("GitHub Classroom", r"@SET@-(?P<name>[^/]+)", "01-relu-janedoe", told=False),
 }
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -225,6 +225,10 @@ def _student(one: _Found, course: Class) -> str:
     """Return the student that a file's owner is; a `_No` says why there is none."""
     called = one.owner.replace("’", "'")
     what = "file" if one.loose else "archive" if one.packed and len(one.place) else "folder"
+    numbered = course.platform in (None, FOLDERS, "gradescope") and NAMELESS.fullmatch(called)
+    if numbered and not (course.roster and course.roster.find(called)):
+        remedy = f"Collect the whole download, with its submission_metadata.yml, or rename the {what} to the student"
+        return _No(f"{called} is Gradescope's number of a hand-in, and names nobody. {remedy}")
     if course.platform not in (None, FOLDERS) and not one.signed:
         title, example = PLATFORMS[course.platform].title, PLATFORMS[course.platform].example
         return _No(
@@ -250,8 +254,6 @@ def _student(one: _Found, course: Class) -> str:
         return _No(f"{called!r} is not a valid student name: {ALLOWED}. Rename the {what}")
     if course.roster:
         return called
-    if NAMELESS.fullmatch(called):
-        return _No(f"{called} is Gradescope's number of a hand-in, and names nobody. Rename the {what} to the student")
     if _deceptive(called):
         return _No(f"{called!r} has letters that look like others. Rename the {what}")
     others = sorted(other for other in course.known if other != called and other.casefold() == called.casefold())
