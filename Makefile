@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks latest exercises students lab bench bench-coach bench-grading bench-lighthouse check lint units test test-all clean help
+.PHONY: all venv book grade notebooks latest exercises students gradescope lab bench bench-coach bench-grading bench-lighthouse check lint units test test-all clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, and say where everything is
@@ -59,6 +59,9 @@ exercises: $(READY)  ## build exercises/ again from solutions/
 
 students: $(READY)  ## write students/: the archives for a class and to learn alone; COACH=1 gives the class the coach too
 	@$(BIN)/python -m tools.students $(if $(filter-out 0,$(COACH)),--coach)
+
+gradescope: $(READY)  ## write what Gradescope runs for each hand-in: make gradescope SET=relu SEED=7
+	@$(BIN)/python -m tools.gradescope "$(or $(SET),relu)" $(if $(SEED),--seed $(SEED))
 
 lab: $(READY)  ## open JupyterLab
 	@$(BIN)/jupyter lab

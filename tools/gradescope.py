@@ -1,0 +1,125 @@
+"""Write what Gradescope runs for each hand-in of a set: the graders, the set with its solutions, and two scripts.
+
+    python -m tools.gradescope relu --seed 7
+
+The archive is for Gradescope alone: it has every answer in it.
+"""
+
+import argparse
+import sys
+import zipfile
+from pathlib import Path
+
+from tools.notebooks import ROOT
+
+SETUP = """#!/bin/bash
+# Run once, when Gradescope makes the image: a Python of 3.11 to 3.13, the sandbox, and the pinned packages.
+set -eu
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq bubblewrap
+cd "$(dirname "$0")"
+python=
+for name in python3.13 python3.12 python3.11; do
+    command -v "$name" >/dev/null && "$name" -c 'import venv, ensurepip' 2>/dev/null && python=$name && break
+done
+if [ -z "$python" ]; then
+    apt-get install -y -qq python3.12 python3.12-venv && python=python3.12 ||
+        { apt-get install -y -qq python3.11 python3.11-venv && python=python3.11; }
+fi
+"$python" -m venv .venv
+.venv/bin/python -m pip install -q -r requirements-grading.txt
+"""
+RUN = """#!/bin/bash
+# Run for each hand-in, which lies in submission/; writes results/results.json.
+set -eu
+home="${{AUTOGRADER:-/autograder}}"
+cd "$home/source"
+exec "${{PYTHON:-.venv/bin/python}}" -m graders.classroom.autograder {set}{seed} \\
+    "$home/submission" "$home/results/results.json"
+"""
+PATTERNS = (
+    "graders/**/*.py",
+    "graders/**/*.json",
+    "graders/**/*.html",
+    "nbgrader_config.py",
+    "requirements.txt",
+    "constraints.txt",
+)
+TIME = (1980, 1, 1, 0, 0, 0)  # of every file: the same bytes while the course is the same
+
+
+def grading_requirements(root: Path) -> str:
+    """Return the packages that grading needs: what students need, and the part on grading of what `make` needs."""
+    text = (root / "requirements-dev.txt").read_text(encoding="utf-8")
+    part = text.partition("\n# grading\n")[2].partition("\n\n")[0]
+    if "nbgrader==" not in part:
+        raise OSError("requirements-dev.txt has no part '# grading'")
+    return f"-r requirements.txt\n{part}\n"
+
+
+def files(root: Path, assignment: str, seed: int | None) -> dict[str, str]:
+    """Return what the archive holds, by name.
+
+    Args:
+        root: the course.
+        assignment: the set.
+        seed: of the hidden inputs; None: the course's own.
+    """
+    found = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for pattern in (*PATTERNS, f"solutions/{assignment}/*.ipynb", f"exercises/{assignment}/*.ipynb")
+        for path in sorted(root.glob(pattern))
+    }
+    found["requirements-grading.txt"] = grading_requirements(root)
+    found["setup.sh"] = SETUP
+    found["run_autograder"] = RUN.format(set=assignment, seed="" if seed is None else f" --seed {seed}")
+    return found
+
+
+def write(root: Path, name: str, target: Path, seed: int | None) -> tuple[str, int]:
+    """Write the archive; return the set, and how many files it has.
+
+    Raises:
+        OSError: there is no such set, or the archive cannot be written.
+    """
+    sets = sorted(path.name for path in (root / "solutions").glob("[0-9][0-9]_*"))
+    assignment = next((one for one in sets if name in (one, one.partition("_")[2])), None)
+    if assignment is None:
+        raise OSError(f"there is no set {name!r}; there are: {', '.join(sets)}")
+    found = files(root, assignment, seed)
+    part = target.with_name(f".{target.name}.part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in sorted(found.items()):
+            info = zipfile.ZipInfo(path, TIME)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = (0o100755 if path in ("setup.sh", "run_autograder") else 0o100644) << 16
+            archive.writestr(info, text)
+    part.replace(target)
+    return assignment, len(found)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.gradescope",
+        description="Write the archive that Gradescope runs for each hand-in of a set.",
+    )
+    parser.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the hidden inputs: one that students do not know"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the archive (default: gradescope-SET.zip)")
+    options = parser.parse_args(arguments)
+    target = options.out or ROOT / f"gradescope-{options.set}.zip"
+    try:
+        assignment, count = write(ROOT, options.set, target, options.seed)
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{target}: {assignment}, {count} files. It has every answer in it: upload it to Gradescope, nowhere else")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
