@@ -4,7 +4,8 @@ How alike two answers are is said in bits: by how much one becomes shorter to wr
 table, beside what the class and the right solutions write anyhow (the idea of minimum description length; Grünwald,
 The Minimum Description Length Principle, 2007, chapter 1). What everybody writes costs next to nothing, so that twins
 of a three-line task share nothing worth a bit, and a long odd expression that two people have and nobody else is worth
-dozens. A piece that is taken over costs what it takes to point at it, which swallows chance.
+dozens. A piece that is taken over costs what it takes to point at it, which swallows chance. What a node costs by
+itself is how seldom it stands where it stands, as in a probabilistic grammar that the class and the course have written.
 
 Answers are compared as syntax trees. Names that their authors chose, comments, docstrings, annotations, and the order
 of the operands of a sum or product make no difference; statements and functions that change places are pieces still.
@@ -337,11 +338,9 @@ class Corpus:
             return 0.0
         others = self._others(task, node.piece)
         known = -log2(others / max(self.writing[task] - 2, others)) if others else inf
-        labels = self.labels[node.slot]
-        made = -log2(
-            (max(labels[node.label] - 2, 0) + SMOOTH)
-            / (max(self.totals[node.slot] - 2, 0) + SMOOTH * (len(labels) + 1))
-        )
+        labels, total = self.labels[node.slot], self.totals[node.slot]
+        often = max(labels[node.label] - 2, 0) + SMOOTH  # by others than these two
+        made = log2((max(total - 2, 0) + SMOOTH * (len(labels) + 1)) / often)
         for name in node.names:
             made += log2(len(seen)) if name in seen else 0.0  # a new name is free: it may be any
             seen.add(name)
@@ -353,15 +352,9 @@ class Corpus:
 
 
 def _lines(answer: Answer, taken: Sequence[int]) -> frozenset[int]:
-    """Return the lines that some nodes cover; those of a whole cell are the lines of what is in it."""
-    found: set[int] = set()
-    for i in taken:
-        covering = [node for node in answer.nodes[i : answer.nodes[i].end] if node.lines[0]]
-        for node in covering:
-            found |= (
-                {*node.lines} if node.lines[1] - node.lines[0] > 1 else set(range(node.lines[0], node.lines[1] + 1))
-            )
-    return frozenset(found)
+    """Return the lines on which a node begins or ends that one of these covers."""
+    covered = (node for i in taken for node in answer.nodes[i : answer.nodes[i].end])
+    return frozenset(line for node in covered for line in node.lines if line)
 
 
 def _stripped(text: str) -> str:
