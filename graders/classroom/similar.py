@@ -5,7 +5,7 @@ table, beside what the class and the right solutions write anyhow (the idea of m
 The Minimum Description Length Principle, 2007, chapter 1). What everybody writes costs next to nothing, so that twins
 of a three-line task share nothing worth a bit, and a long odd expression that two people have and nobody else is worth
 dozens. A piece that is taken over costs what it takes to point at it, which swallows chance. What a node costs by
-itself is how seldom it stands where it stands, as in a probabilistic grammar that the class and the course have written.
+itself is how seldom it stands in its place, as in a probabilistic grammar that the class and the course have written.
 
 Answers are compared as syntax trees. Names that their authors chose, comments, docstrings, annotations, and the order
 of the operands of a sum or product make no difference; statements and functions that change places are pieces still.
