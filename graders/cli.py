@@ -347,6 +347,17 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--anonymous", action="store_true", help="leave names out, also of the answers that are shown")
     sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
 
+    sub = command("hand", _hand, "grade by hand in a spreadsheet: write out what waits for a score, and read it back")
+    sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
+    sub.add_argument("--from", dest="sheet", type=Path, metavar="FILE", help="read scores, marks and comments back")
+    sub.add_argument("--out", type=Path, metavar="FILE", help="the sheet to write (default: hand-SET.csv)")
+    sub.add_argument("--force", action="store_true", help="replace a sheet that is there")
+    sub.add_argument("--db", metavar="URL", help="the gradebook to use instead of gradebook.db")
+    sub.epilog = (
+        "Of each row fill in score, or marks (keys of rubric.csv: key, points, text), and comment; what is left empty "
+        "stays as it is. exit codes: 0 all is written, 1 some rows are not, 2 usage error"
+    )
+
     sub = command("similar", _similar, "find answers of a set that have more in common than the class, to be read")
     sub.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
     sub.add_argument(
@@ -770,6 +781,42 @@ def _page(target: Path) -> Path:
     if not target.absolute().parent.is_dir():
         raise CourseError(f"there is no folder {target.parent}: make it first")
     return target
+
+
+def _hand(arguments: argparse.Namespace) -> int:
+    with _loading():
+        from graders.classroom.byhand import read_rubric, read_sheet, sheet
+        from graders.classroom.course import Course
+        from graders.classroom.gradebook import Records
+    if arguments.sheet and (arguments.out or arguments.force):
+        raise CourseError("--from writes no sheet: leave --out and --force out")
+    with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        assignment = course.find(arguments.set)
+        if not course.has_gradebook or assignment not in records.scores()[1]:
+            raise CourseError(f"{assignment} is not graded yet: run `python -m graders grade {assignment}`")
+        cells = records.by_hand(assignment)
+        if not cells:
+            raise CourseError(f"{assignment} has no cell that is graded by hand, in nothing that is graded")
+        if not arguments.sheet:
+            target = arguments.out or Path(f"hand-{assignment}.csv")
+            if target.exists() and not arguments.force:
+                raise CourseError(f"{target} is there already, and may be half filled in: --force replaces it")
+            students = sorted({cell.student for cell in cells})
+            every = {student: records.answers(assignment, student) for student in students}
+            answers = {(student, cell): text for student in students for cell, text in every[student].items()}
+            _write_text(target, sheet(cells, answers))
+            waiting = sum(cell.score is None for cell in cells)
+            print(f"{target}: {len(cells)} answers, {waiting} of them without a score")
+            return 0
+        given, faults = read_sheet(arguments.sheet, cells, read_rubric(course.root))
+        records.give_by_hand(assignment, given)
+        left = sum(cell.score is None for cell in records.by_hand(assignment))
+    for line in faults:
+        print(line, file=sys.stderr)
+    counts = [sum(one.score is not None for one in given), sum(one.comment is not None for one in given)]
+    done = " and ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in zip(counts, ("score", "comment"), strict=True))
+    print(f"{assignment}: {done} written; {left} answer{'s' * (left != 1)} without a score")
+    return 1 if faults else 0
 
 
 def _similar(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """nbgrader's gradebook and the graded notebooks beside it: what they hold of a set, how a submission is recorded."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,6 +16,7 @@ from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import find_all_files
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
+from graders.classroom.byhand import ByHand, Given
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.graded import (
@@ -360,6 +361,39 @@ class Records:
                 gradebook.db.commit()
         self.forget(submission)
         copytree(folder, self.course.autograded(submission))
+
+    def by_hand(self, assignment: str) -> list[ByHand]:
+        """Return the cells of a set that a person grades, of all that is graded."""
+        found = []
+        with self._reading() as gradebook:
+            for row in gradebook.assignment_submissions(assignment):
+                for notebook in row.notebooks:
+                    said = {comment.name: comment.comment or "" for comment in notebook.comments}
+                    for grade in notebook.grades:
+                        if grade.name in said:  # a solution that gives points
+                            score = None if grade.needs_manual_grade and grade.manual_score is None else grade.score
+                            place = (row.student_id, notebook.name, grade.name)
+                            found.append(ByHand(*place, grade.max_score, score, said[grade.name]))
+        return found
+
+    def give_by_hand(self, assignment: str, given: Sequence[Given]) -> None:
+        """Write scores and comments that a person gave: one transaction a student, late penalties with them."""
+        gradebook = self._gradebook
+        by_student: dict[str, list[Given]] = {}
+        for one in given:
+            by_student.setdefault(one.of.student, []).append(one)
+        for student, ones in by_student.items():
+            with self._writing():
+                for one in ones:
+                    place = (one.of.cell, one.of.notebook, assignment, student)
+                    if one.score is not None:
+                        grade = gradebook.find_grade(*place)
+                        grade.manual_score, grade.needs_manual_grade = one.score, False
+                    if one.comment is not None:
+                        gradebook.find_comment(*place).manual_comment = one.comment
+                row = gradebook.find_submission(assignment, student)
+                self._settle_penalties(self.course.submission(student, assignment), row)
+                gradebook.db.commit()
 
     def messages(self, assignment: str, name: str, path: Path) -> dict[str, tuple[str, str, str]]:
         """Return what each test cell of a graded notebook is about, says and refers to: see `messages_in`."""

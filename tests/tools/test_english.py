@@ -258,6 +258,7 @@ def test_the_help_of_every_command_is_read(monkeypatch: pytest.MonkeyPatch) -> N
         " roster",
         " report",
         " similar",
+        " hand",
         " sample",
     )
     assert places == {f"python -m graders{command} --help" for command in commands}
