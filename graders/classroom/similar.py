@@ -275,12 +275,17 @@ class Corpus:
         """Return the pairs that have more in common than chance explains, those with most first."""
         found = []
         for students in sorted(self._candidates()):
-            tasks = self.answers[students[0]].keys() & self.answers[students[1]].keys()
-            shared = [one for task in sorted(tasks) if (one := self.shared(task, students)).bits > 0]
-            pair = Pair(students, tuple(sorted(shared, key=lambda one: (-one.bits, one.task))))
+            pair = self.pair(students)
             if pair.bits >= self.enough:
                 found.append(pair)
         return sorted(found, key=lambda pair: (-pair.bits, pair.students))
+
+    def pair(self, students: tuple[str, str]) -> Pair:
+        """Return what two students share in all tasks; a habit of both counts where it is met first."""
+        tasks = self.answers[students[0]].keys() & self.answers[students[1]].keys()
+        paid: tuple[set[str], set[str]] = set(), set()
+        shared = [one for task in sorted(tasks) if (one := self._shared(task, students, paid)).bits > 0]
+        return Pair(students, tuple(sorted(shared, key=lambda one: (-one.bits, one.task))))
 
     def _candidates(self) -> set[tuple[str, str]]:
         """Return the pairs that share a piece which is worth more than pointing at it costs; the others share none."""
@@ -304,37 +309,44 @@ class Corpus:
         group = min(GROUP, 2 + len(self.answers) // TO_A_GROUP)
         return max(self.having[task][piece] - group, 0)
 
-    def shared(self, task: str, students: tuple[str, str]) -> Shared:
+    def _shared(self, task: str, students: tuple[str, str], paid: tuple[set[str], set[str]]) -> Shared:
         """Return what two students' answers to a task share; the lower of both ways to count it."""
-        ways = [self._taken(task, students), self._taken(task, students[::-1])]
+        ways = [self._taken(task, students, paid[0]), self._taken(task, students[::-1], paid[1])]
         first, second = (self.answers[student][task] for student in students)
         lines = (_lines(first, ways[1][1]), _lines(second, ways[0][1]))
         verbatim = _stripped(first.text) == _stripped(second.text)
         return Shared(task, min(bits for bits, _ in ways), lines, verbatim)
 
-    def _taken(self, task: str, students: tuple[str, str]) -> tuple[float, list[int]]:
-        """Return by how many bits the second's answer is shorter beside the first's, and the nodes it takes over."""
+    def _taken(self, task: str, students: tuple[str, str], paid: set[str]) -> tuple[float, list[int]]:
+        """Return by how many bits the second's answer is shorter beside the first's, and the nodes it takes over.
+
+        Args:
+            task: the task.
+            students: the two.
+            paid: the pieces that were taken over before, which cost nothing any more; gets those that are now.
+        """
         source, nodes = self.pieces[students[0], task], self.answers[students[1]][task].nodes
         pointing = log2(len(source))
-        saved, taken, paid = 0.0, [], set()
+        saved, taken = 0.0, []
         i = 0
         while i < len(nodes):
             node = nodes[i]
             if node.piece not in source:
                 i += 1
                 continue
-            gain = self._price(task, nodes, i, set()) - pointing
+            gain = self._price(task, nodes, i, set(), paid) - pointing
             if gain > 0:
+                saved += gain
+                paid |= {one.piece for one in nodes[i : node.end]}
+            if gain > 0 or node.piece in paid:
                 taken.append(i)
-                saved += gain if node.piece not in paid else 0.0
-                paid.add(node.piece)
             i = node.end
         return saved, taken
 
-    def _price(self, task: str, nodes: Sequence[Node], i: int, seen: set[int]) -> float:
+    def _price(self, task: str, nodes: Sequence[Node], i: int, seen: set[int], paid: set[str]) -> float:
         """Return the bits of a piece that two have: as one that others have too, or made of its parts; what is less."""
         node = nodes[i]
-        if node.piece in self.course:
+        if node.piece in self.course or node.piece in paid:
             return 0.0
         others = self._others(task, node.piece)
         known = -log2(others / max(self.writing[task] - 2, others)) if others else inf
@@ -346,7 +358,7 @@ class Corpus:
             seen.add(name)
         below = i + 1
         while below < node.end and made < known:
-            made += self._price(task, nodes, below, seen)
+            made += self._price(task, nodes, below, seen, paid)
             below = nodes[below].end
         return min(known, made)
 
