@@ -52,7 +52,7 @@ WRONG = {  # the cells tagged ``misconception:...``, and the words that announce
     "FakeQuantRows.scale_along_last_axis": ("08_qat", "The scale along the last axis"),
     "LearnedStep.outside_forgotten": ("08_qat", "The outside forgotten"),
     "Recompute.parameters_none": ("09_checkpointing", "The parameters get `None`"),
-    "Recompute.masks_redrawn": ("09_checkpointing", "New masks in the recomputation"),
+    "Recompute.masks_redrawn": ("09_checkpointing", "New masks in the second run"),
     "Recompute.autocast_forgotten": ("09_checkpointing", "Autocast forgotten"),
     "LinearTanh.saves_pre_activation": ("09_checkpointing", "The pre-activation saved"),
     "FlashSkeleton.no_running_max": ("10_flash_attention", "No running maximum"),
