@@ -90,7 +90,10 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason",
     "tests/path/test_class.py::test_an_interruption_keeps_what_is_done",
     "tests/path/test_class.py::test_release_has_no_student_level",
+    "tests/path/test_autograder.py::test_what_is_no_notebook",
+    "tests/path/test_autograder.py::test_where_the_machine_is_at_fault",
     "tests/path/test_collect.py::test_a_late_submission_is_late_in_the_export",
+    "tests/path/test_extend.py::test_an_extension_before_anything",
     "tests/path/test_desk.py",
     "tests/path/test_doctor.py::test_the_doctor_and_grading_repair_alike",
     "tests/path/test_escaping.py",
@@ -111,8 +114,10 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/path/test_firstday.py::test_on_a_terminal",
     "tests/path/test_firstday.py::test_the_sample_class",
     "tests/path/test_firstday.py::test_without_a_sandbox",
+    "tests/path/test_seeds.py::test_nbgrader_draws_the_same",
     "tests/path/test_term.py",
     "tests/path/test_watch.py::test_attempts",
+    "tests/path/test_watch.py::test_a_hand_in_that_comes",
     "tests/path/test_watch.py::test_each_kind_of_hand_in",
     "tests/path/test_watch.py::test_what_was_in_hand",
     "tests/path/test_watch.py::test_on_a_full_disk",
@@ -188,6 +193,10 @@ SOME = {  # what is asked of every page: `make test` asks it of those with one o
         "elif-02",
     ),  # a test file takes seconds
     "tests/path/test_flow.py::test_a_notebook_is_parsed_twice_and_repaired_once[": ("[1]",),
+    "tests/path/test_byhand.py::test_a_row_that_is_wrong_is_a_line_and_the_others_are_written[": ("given0-", "given4-"),
+    "tests/path/test_gradescope.py::test_each_is_the_students[": ("[archive of a folder]",),
+    "tests/path/test_gradescope.py::test_a_list_that_is_none_is_a_line[": ("[- a]",),
+    "tests/path/test_similar.py::test_the_sample_class_and_a_copy_of_each[": ("01_relu", "06_linear", "10_flash"),
 }
 SLOW_LOOKS = ("dark-wide]", "light-narrow]")  # in tests/book; the other two have both themes and both widths
 ALWAYS = ("[verdicts01-",)  # attacks on the judge: `make test` has them too
