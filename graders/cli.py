@@ -29,6 +29,7 @@ from graders.notebook.problem import printable
 
 if TYPE_CHECKING:
     from graders.classroom.course import Course
+    from graders.classroom.gradebook import Records
     from graders.engine.job import Settings
     from graders.engine.sandbox import WarmParent
 
@@ -783,17 +784,23 @@ def _page(target: Path) -> Path:
     return target
 
 
+def _graded(course: "Course", records: "Records", assignment: str) -> None:
+    """Say what to type first where a set is not in the gradebook; to open it would make one."""
+    if not course.has_gradebook or assignment not in records.scores()[1]:
+        raise CourseError(f"{assignment} is not graded yet: run `python -m graders grade {assignment}`")
+
+
 def _hand(arguments: argparse.Namespace) -> int:
     with _loading():
-        from graders.classroom.byhand import read_rubric, read_sheet, sheet
+        from graders.classroom.byhand import WIDTH, read_rubric, read_sheet, sheet
+        from graders.classroom.console import overwrites, progress
         from graders.classroom.course import Course
         from graders.classroom.gradebook import Records
     if arguments.sheet and (arguments.out or arguments.force):
         raise CourseError("--from writes no sheet: leave --out and --force out")
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         assignment = course.find(arguments.set)
-        if not course.has_gradebook or assignment not in records.scores()[1]:
-            raise CourseError(f"{assignment} is not graded yet: run `python -m graders grade {assignment}`")
+        _graded(course, records, assignment)
         cells = records.by_hand(assignment)
         if not cells:
             raise CourseError(f"{assignment} has no cell that is graded by hand, in nothing that is graded")
@@ -802,8 +809,13 @@ def _hand(arguments: argparse.Namespace) -> int:
             if target.exists() and not arguments.force:
                 raise CourseError(f"{target} is there already, and may be half filled in: --force replaces it")
             students = sorted({cell.student for cell in cells})
-            every = {student: records.answers(assignment, student) for student in students}
-            answers = {(student, cell): text for student in students for cell, text in every[student].items()}
+            answers: dict[tuple[str, str], str] = {}
+            for number, student in enumerate(students, 1):
+                found = records.answers(assignment, student, WIDTH + 1)  # one more shows that it was cut
+                answers |= {(student, cell): text for cell, text in found.items()}
+                progress(f"{assignment}: {number} of {len(students)} read" if overwrites() else "")
+            if overwrites():
+                progress("")
             _write_text(target, sheet(cells, answers))
             waiting = sum(cell.score is None for cell in cells)
             print(f"{target}: {len(cells)} answers, {waiting} of them without a score")
@@ -824,21 +836,19 @@ def _similar(arguments: argparse.Namespace) -> int:
         from graders.classroom.console import overwrites, progress
         from graders.classroom.course import Course
         from graders.classroom.gradebook import Records
-        from graders.classroom.similarpage import lines, write
+        from graders.classroom.similarpage import compare, lines, page
+        from graders.classroom.templates import face
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         assignment = course.find(arguments.set)
         target = _page(arguments.out or Path(f"similar-{assignment}.html"))
-        if not course.has_gradebook or assignment not in records.scores()[1]:
-            raise CourseError(f"{assignment} is not graded yet: run `python -m graders grade {assignment}`")
-        try:
-            found = write(course, records, assignment, target, lambda line: progress(line if overwrites() else ""))
-        except OSError as error:
-            raise CourseError(f"{target} cannot be written ({error.strerror or error})") from None
+        _graded(course, records, assignment)
+        found = compare(course, records, assignment, lambda line: progress(line if overwrites() else ""))
         if overwrites():
             progress("")
-    count = len(found.corpus.answers)
-    if count < 2:
-        raise CourseError(f"{assignment}: {count} graded here, and it takes two to compare")
+        count = len(found.corpus.answers)
+        if count < 2:
+            raise CourseError(f"{assignment}: {count} graded here, and it takes two to compare")
+        _write_text(target, page(assignment, found, face(course.root)))
     print(*lines(found), sep="\n", end="\n" if found.pairs else "")
     some = f"{len(found.pairs)} of {count * (count - 1) // 2} pairs of {count} students"
     print(f"{target}: {some} have more in common than chance explains (from {found.corpus.enough:.0f} bits on)")

@@ -20,10 +20,12 @@ from typing import Any
 from graders.classroom.collect import collect
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
+from graders.notebook.codes import Code
 from graders.notebook.problem import printable
 
 STUDENT = "submission"  # whose it is, the platform knows
 PATIENCE = 1200  # seconds for the whole of it, as long as a platform waits at most
+FAULTS = {code.number for code in (Code.NOT_EXECUTED, Code.NO_MEMORY, Code.NOT_RECORDED)}  # not the student's
 LOST = "The failing case, to be pasted into a cell below your answer:"
 
 
@@ -114,10 +116,15 @@ def of_document(document: Mapping[str, Any], worth: float) -> dict[str, Any]:
     Args:
         document: as it was printed.
         worth: the points of the set.
+
+    Raises:
+        CourseError: it was not graded, and not for anything that its author did.
     """
     (one,) = document["submissions"]
     lines = [f"{problem['file']}: {problem['what']}. {problem['remedy']}" for problem in one["problems"]]
     if one["score"] is None:
+        if FAULTS & {problem["code"] for problem in one["problems"]}:
+            raise CourseError(" ".join(lines))
         return _nothing(worth, lines)
     tests = []
     for verdict in one["verdicts"]:

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graders.classroom.errors import CourseError
+from graders.classroom.report import FORMULA
 from graders.notebook.problem import printable
 
 RUBRIC = "rubric.csv"  # in the course's folder
 COLUMNS = ("student", "cell", "points", "answer", "score", "marks", "comment")
 NEEDED = {"student", "cell", "score", "marks", "comment"}
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 LARGEST = 50 << 20  # bytes of a file: three hundred long answers have a tenth of them
-LINE = 2000  # characters of a line of an answer
-WIDTH = 30_000  # characters of a field; spreadsheets cut off at 32,767
+WIDTH = 30_000  # characters of a field, what is longer ends in "..."; spreadsheets cut off at 32,767
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,9 @@ def _given(of: ByHand, row: Mapping[str, str], rubric: Rubric, where: str) -> Gi
     elif entries:
         score = min(max(of.points + sum(entry.points for entry in entries), 0.0), of.points)
     comment = "\n".join(filter(None, [*(entry.text for entry in entries), _unfield(row["comment"]).strip()]))
-    return Given(of, None if score == of.score else score, comment if comment not in ("", of.comment.strip()) else None)
+    return Given(
+        of, None if score == of.score else score, comment if comment not in ("", _unfield(_field(of.comment))) else None
+    )
 
 
 def _rows(path: Path, needed: set[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -198,7 +199,7 @@ def _number(text: str, where: str) -> float:
 
 def _field(text: str) -> str:
     """Return a text as a field: fit for a terminal, line by line, and no formula to a spreadsheet."""
-    safe = "\n".join(printable(line.expandtabs(4), LINE) for line in text.strip().splitlines())
+    safe = "\n".join(printable(line.expandtabs(4), WIDTH) for line in text.strip().splitlines())
     safe = safe if len(safe) <= WIDTH else f"{safe[:WIDTH]}..."
     return f"'{safe}" if safe.startswith(FORMULA) else safe
 

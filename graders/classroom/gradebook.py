@@ -20,6 +20,7 @@ from graders.classroom.byhand import ByHand, Given
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.graded import (
+    MOST_ANSWER,
     Executed,
     answers_in,
     converter_of,
@@ -456,13 +457,19 @@ class Records:
         with self._writing():
             self._gradebook.update_or_create_assignment(assignment, duedate=due)
 
-    def answers(self, assignment: str, student: str) -> dict[str, str]:
-        """Return the answer cells of a graded submission by their grade_id; of what cannot be read, nothing."""
+    def answers(self, assignment: str, student: str, most: int = MOST_ANSWER) -> dict[str, str]:
+        """Return the answer cells of a graded submission by their grade_id; of what cannot be read, nothing.
+
+        Args:
+            assignment: the set.
+            student: whose.
+            most: characters of each.
+        """
         submission = self.course.submission(student, assignment)
         found: dict[str, str] = {}
         for name in submission.notebooks:
             with suppress(Exception):  # the others have theirs
-                found |= self.course.reader.ask(answers_in, self.course.autograded(submission) / f"{name}.ipynb")
+                found |= self.course.reader.ask(answers_in, self.course.autograded(submission) / f"{name}.ipynb", most)
         return found
 
     def tries(self, assignment: str, student: str) -> dict[str, int]:

@@ -151,7 +151,7 @@ def verdicts_in(path: Path) -> list[Verdict]:
     return [verdict for verdict in verdicts if verdict is not None]
 
 
-def answers_in(path: Path) -> dict[str, str]:
-    """Return the answer cells of a graded notebook by their grade_id, the first `MOST_ANSWER` characters of each."""
+def answers_in(path: Path, most: int = MOST_ANSWER) -> dict[str, str]:
+    """Return the answer cells of a graded notebook by their grade_id, the first ``most`` characters of each."""
     cells = [cell for cell in notebook_in(path).cells if is_solution(cell)]
-    return {cell.metadata.nbgrader.grade_id: cell.source[:MOST_ANSWER] for cell in cells}
+    return {cell.metadata.nbgrader.grade_id: cell.source[:most] for cell in cells}

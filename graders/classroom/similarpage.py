@@ -11,7 +11,7 @@ from pathlib import Path
 from graders.classroom.course import Course
 from graders.classroom.gradebook import Records
 from graders.classroom.similar import Answer, Corpus, Pair, Shared, read
-from graders.classroom.templates import face, templates
+from graders.classroom.templates import templates
 from graders.notebook.problem import printable
 
 LINE = 2000  # characters of a line that is shown
@@ -115,23 +115,6 @@ def page(assignment: str, found: Compared, font: str = "") -> str:
             face=font,
         )
     )
-
-
-def write(course: Course, records: Records, assignment: str, target: Path, say: Callable[[str], None]) -> Compared:
-    """Compare a set's answers, and write the page to ``target``, whole or not at all.
-
-    Args:
-        course: the course.
-        records: of it, open.
-        assignment: the set.
-        target: the page's file.
-        say: gets a line on how far it is.
-    """
-    found = compare(course, records, assignment, say)
-    part = target.with_name(f".{target.name}.part")
-    part.write_text(page(assignment, found, face(course.root)), encoding="utf-8")
-    part.replace(target)
-    return found
 
 
 def lines(found: Compared) -> Iterator[str]:

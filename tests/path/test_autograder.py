@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from graders.classroom.autograder import of_document
+from graders.classroom.errors import CourseError
 from graders.classroom.sample import blocks
 from tests.path.course_maker import ROOT, edit
 from tools import gradescope
@@ -93,6 +95,19 @@ def test_where_the_machine_is_at_fault_nobody_has_nought(home, submission, tmp_p
     done = graded(home, PATH=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == 1 and done.stderr.startswith("not graded: graders: "), done.stderr
     assert "Traceback" not in done.stderr and not (home / "results/results.json").exists()
+
+
+def test_a_fault_of_the_machine_s_in_grading_is_no_nought():
+    """What keeps a hand-in from being graded is its author's or the machine's: the code of the problem tells."""
+    problem = {"file": "relu.ipynb", "what": "failed", "remedy": "Run it again."}
+
+    def document(code: str) -> dict:
+        return {"submissions": [{"score": None, "verdicts": [], "problems": [problem | {"code": code}]}]}
+
+    assert of_document(document("E202"), 20)["score"] == 0
+    for code in ("E508", "E509", "E510"):
+        with pytest.raises(CourseError, match="failed. Run it again"):
+            of_document(document(code), 20)
 
 
 def test_the_archive_is_the_same_twice_and_its_scripts_can_be_run(tmp_path, capsys):

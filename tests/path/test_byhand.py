@@ -13,10 +13,11 @@ from nbformat.v4 import new_markdown_cell
 from tests.path.course_maker import _meta, hand_in, make_course, release
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
+LONG = (20 * ("A paragraph is one line. " * 15)).strip()
 TEXTS = {
     "ada": "Because it is linear,\nand so is its slope.",
     "ben": '=HYPERLINK("http://x", "1")\x1b[2J',
-    "cat": "No.",
+    "cat": LONG,
 }
 RUBRIC = """cell,key,points,text
 why,no-reason,-2,You say that it is so and not why.
@@ -81,6 +82,7 @@ def test_out_and_back(course, here):
     sheet = course / "hand-01_tiny.csv"
     found = {row["student"]: row for row in rows(sheet)}
     assert found["ada"]["answer"] == TEXTS["ada"] and found["ada"]["points"] == "3" and found["ada"]["score"] == ""
+    assert found["cat"]["answer"] == LONG and len(LONG) > 6000  # whole, unlike an answer that a page shows
     assert found["ben"]["answer"].startswith("'=HYPERLINK") and "\x1b" not in sheet.read_text("utf-8-sig")
 
     (course / "rubric.csv").write_text(RUBRIC)
