@@ -37,7 +37,7 @@ def named(
     lines: list[str] = []
     meant: dict[tuple[str, ...], dict[str, Any]] = {}
     for one in arrivals:
-        if not one.inner and one.outer[-1] == METADATA and not any(map(NAMELESS.fullmatch, one.outer[:-1])):
+        if one.outer == (METADATA,) and not one.inner:  # what a student has put elsewhere is not even read
             try:
                 meant |= {(one.file.rpartition("/")[0], *key): who for key, who in _read(root / one.file).items()}
             except ValueError as error:

@@ -52,6 +52,7 @@ def export(course, tmp_path) -> Path:
         place.mkdir(parents=True)
         hand_in(course, "maker", **RIGHT).rename(place / "tiny.ipynb")
     (folder / "submission_metadata.yml").write_text(LIST)
+    (folder / "submission_1002/submission_metadata.yml").write_text("a: [")  # a student's, which nobody reads
     (folder / "submission_1001/timestamp.txt").write_text("2020-01-01 00:00:00 UTC\n")
     (folder / "submission_1001/submission_metadata.yml").write_text(LIST.replace("1001", "9").replace("1002", "1001"))
     (course / "submitted/maker/01_tiny").rmdir()
@@ -118,3 +119,5 @@ def test_a_students_own_list_names_nobody(course, export, here):
     (export / "mallory/submission_metadata.yml").write_text(LIST.replace("1002", "9"))
     here(course, "collect", "tiny", str(export))
     assert students(course).keys() <= {"mallory"}
+    (export / "mallory/submission_metadata.yml").write_text("a: [")
+    assert "cannot be read" not in here(course, "collect", "tiny", str(export))[2]
