@@ -40,6 +40,7 @@ COMPILED = ("book/d_kernels.ipynb", "tests/book/test_kernels.py", "tests/tools/t
 SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader, other machines and databases; what
     # waits long: kills, deadlines, other users, want of memory, whole archives as a newcomer has them; and what says on
     # every page, record or mistake what a quicker test says on some
+    "tests/book/test_checklist.py::test_without_assertions_the_list_refuses",
     "tests/book/test_downloads.py::test_the_unpacked_book_opens_from_the_disk",
     "tests/book/test_downloads.py::test_colab_s_cell_fetches_the_coach_from_the_published_book",
     "tests/book/test_errors.py::test_the_search_leads_each_message_to_its_entry",
@@ -49,6 +50,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/book/test_kernels.py::test_the_cuda_source_compiles",
     "tests/book/test_kernels.py::test_without_its_tools_the_page_goes_on",
     "tests/book/test_look.py::test_the_build_fails_where_something_is_missing",
+    "tests/book/test_pages.py::test_a_second_build_takes_a_new_style",
     "tests/book/test_pages.py::test_icons_are_drawn_from_the_small_font",
     "tests/book/test_planted.py",
     "tests/book/test_quiz.py::test_the_answers_open_by_keyboard_and_without_script",
@@ -57,6 +59,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/book/test_reading.py::test_each_message_of_the_page_pasted_whole_is_found",
     "tests/book/test_reading.py::test_where_storage_is_refused_or_spoilt_a_page_does_the_rest",
     "tests/book/test_source.py::test_an_address_that_is_none_ends_the_build_with_a_line",
+    "tests/book/test_source.py::test_with_a_repository_a_notebook_opens_in_two_places_and_its_source_is_linked",
     "tests/coach/test_alone.py::test_a_cell_that_does_not_end_is_named",
     "tests/coach/test_alone.py::test_a_loop_that_does_not_end_is_ended_and_what_was_found_stays",
     "tests/coach/test_solutions.py::test_each_way_runs_as_it_is_shown_and_passes",
@@ -103,6 +106,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/path/test_flow.py::test_a_failing_record_costs_one_submission",
     "tests/path/test_flow.py::test_nbgrader_s_own_command",
     "tests/path/test_flow.py::test_the_gradebook_is_that_of_stock_nbgrader",
+    "tests/path/test_flow.py::test_what_a_mark_says_is_said_again_and_an_older_form_is_graded_again",
     "tests/path/test_formgrader.py",
     "tests/path/test_giving.py::test_after_an_interruption_what_was_made_is_kept",
     "tests/path/test_giving.py::test_pages_are_those_of_nbgrader_s_own_command",
@@ -128,6 +132,7 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/tools/test_check_book.py::test_contents_that_cannot_be_read_are_one_line",
     "tests/tools/test_first_page.py::test_what_is_out_of_date_is_named_then_mended",
     "tests/tools/test_latest.py",
+    "tests/tools/test_proved.py::test_with_workers_the_same_holds",
     "tests/tools/test_stock.py",
     "tests/tools/test_study.py::test_a_test_file_is_judged_where_it_was_unpacked",
     "tests/tools/test_study.py::test_both_commands_run_where_it_was_unpacked",
@@ -137,6 +142,7 @@ SOME = {  # what is asked of every page: `make test` asks it of those with one o
         "intro-",
         *(f"{page}-dark-narrow]" for page in ("01_relu", "06_linear", "10_flash_attention", "a_errors", "instructors")),
     ),
+    "tests/book/test_browser.py::test_search_finds_and_leads_to_a_page[": ("gradcheck-file", "upstream gradient-http"),
     "tests/book/test_errors.py::test_what_is_typed_into_the_search_leads_to_an_entry[": ("file-modified",),
     "tests/book/test_kernels.py::test_a_fault_in_the_smallest_kernel_is_seen[": ("-sizes]",),
     "tests/book/test_look.py::test_lines_have_60_to_70_characters[": ("instructors",),
