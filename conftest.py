@@ -93,7 +93,6 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/graders/test_visible.py::test_what_passes_the_visible_checks_is_listed_with_its_reason",
     "tests/path/test_class.py::test_an_interruption_keeps_what_is_done",
     "tests/path/test_class.py::test_release_has_no_student_level",
-    "tests/path/test_class.py::test_the_score_of_an_earlier_file_stays_and_the_line_says_so",
     "tests/path/test_autograder.py::test_what_is_no_notebook",
     "tests/path/test_autograder.py::test_where_the_machine_is_at_fault",
     "tests/path/test_collect.py::test_a_late_submission_is_late_in_the_export",
