@@ -1,9 +1,11 @@
 """Commands in a course folder, as an instructor's shell would run them."""
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -37,20 +39,39 @@ def close() -> Iterator[Callable[[], None]]:
     parents.close()
 
 
+@pytest.fixture(scope="session")
+def quick(close) -> Run:
+    """As `run`, for our own commands alone, in this process: for what a whole module starts from."""
+
+    def command(folder: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        assert module == "graders"
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            code = _in_this_process(patch, folder, *arguments)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    return command
+
+
+def _in_this_process(patch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int:
+    """The exit code of ``python -m graders`` with these arguments; the warm parent stays."""
+    patch.chdir(folder)
+    patch.setenv("PYTHONPATH", str(ROOT))
+    patch.setenv("GRADERS_SEED", "0")
+    patch.setattr(parents, "close", lambda: None)
+    try:
+        return main(arguments)
+    except SystemExit as stop:
+        return stop.code
+
+
 @pytest.fixture
 def here(monkeypatch, capsys, close) -> Callable[..., tuple[int, str, str]]:
     """Run ``python -m graders`` with these arguments in a folder, in this process; exit code, stdout, stderr."""
 
     def command(folder: Path, *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.chdir(folder)
-        monkeypatch.setenv("PYTHONPATH", str(ROOT))
-        monkeypatch.setenv("GRADERS_SEED", "0")
-        monkeypatch.setattr(parents, "close", lambda: None)
         capsys.readouterr()
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = stop.code
+        code = _in_this_process(monkeypatch, folder, *arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -27,7 +27,7 @@ why,bonus,1,A proof of your own.
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, run) -> Path:
+def graded(tmp_path_factory, quick) -> Path:
     """A course of which one cell, worth 3 points, is graded by hand; three students have answered."""
     root = make_course(tmp_path_factory.mktemp("graded") / "course")
     release(root)
@@ -39,7 +39,7 @@ def graded(tmp_path_factory, run) -> Path:
         nbformat.write(notebook, path)
     for student, text in TEXTS.items():
         hand_in(root, student, **RIGHT, why=text)
-    done = run(root, "graders", "grade", "tiny")
+    done = quick(root, "graders", "grade", "tiny")
     assert done.returncode == 0, done.stderr
     return root
 

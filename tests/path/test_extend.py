@@ -16,7 +16,7 @@ ZERO = '\nc.LateSubmissionPlugin.penalty_method = "zero"\n'
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, run) -> Path:
+def graded(tmp_path_factory, quick) -> Path:
     root = make_course(tmp_path_factory.mktemp("course"))
     settings = (root / "nbgrader_config.py").read_text(encoding="utf-8")
     (root / "nbgrader_config.py").write_text(settings + ZERO, encoding="utf-8")
@@ -24,11 +24,11 @@ def graded(tmp_path_factory, run) -> Path:
     for student in ("ada", "ben"):
         folder = hand_in(root, student, **RIGHT).parent
         (folder / "timestamp.txt").write_text("2026-03-03 12:00:00 UTC")
-    assert run(root, "graders", "grade", "tiny").returncode == 0
+    assert quick(root, "graders", "grade", "tiny").returncode == 0
     with Gradebook(f"sqlite:///{root}/gradebook.db") as gradebook:
         gradebook.find_assignment("01_tiny").duedate = datetime(2026, 3, 1, 12)
         gradebook.db.commit()
-    assert run(root, "graders", "grade", "tiny").returncode == 0
+    assert quick(root, "graders", "grade", "tiny").returncode == 0
     return root
 
 

@@ -22,8 +22,8 @@ STUDENTS = ("ada", "ben", "cy")
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, run) -> Path:
-    return graded_course(tmp_path_factory.mktemp("course"), run, dict.fromkeys(STUDENTS, ANSWERS))
+def graded(tmp_path_factory, quick) -> Path:
+    return graded_course(tmp_path_factory.mktemp("course"), quick, dict.fromkeys(STUDENTS, ANSWERS))
 
 
 @pytest.fixture

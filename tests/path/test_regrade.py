@@ -21,8 +21,8 @@ STUDENTS = {
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, run) -> Path:
-    return graded_course(tmp_path_factory.mktemp("course"), run, STUDENTS)
+def graded(tmp_path_factory, quick) -> Path:
+    return graded_course(tmp_path_factory.mktemp("course"), quick, STUDENTS)
 
 
 @pytest.fixture

@@ -279,7 +279,7 @@ def test_the_page_is_readable_in_a_browser(planted, chromium, tmp_path, width, s
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory, run) -> Path:
+def course(tmp_path_factory, quick) -> Path:
     root = make_course(tmp_path_factory.mktemp("course"))
     release(root)
     hand_in(root, "ada", double="def double(x):\n    return 2 * x", triple="def triple(x):\n    return 3 * x")
@@ -290,7 +290,7 @@ def course(tmp_path_factory, run) -> Path:
     study = {"version": 1, "tasks": {"tiny.triple": {"tries": 7}}}
     (root / "submitted/ben/01_tiny/.study.json").write_text(json.dumps(study))
     (root / "submitted/cy/01_tiny/.study.json").write_text("[" * 100_000)
-    done = run(root, "graders", "grade", "tiny")
+    done = quick(root, "graders", "grade", "tiny")
     assert "3 of 3 submissions graded" in done.stdout, done.stderr
     return root
 
