@@ -137,7 +137,6 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/tools/test_study.py::test_a_test_file_is_judged_where_it_was_unpacked",
     "tests/tools/test_study.py::test_both_commands_run_where_it_was_unpacked",
 )
-CHANGED = tuple(f"_{name}" for name in os.environ.get("COURSE_CHANGED", "").split())  # sets that are not as they passed
 SOME = {  # what is asked of every page: `make test` asks it of those with one of these in their name
     "tests/book/test_browser.py::test_page[": (  # the other look has axe as well
         "intro-",
@@ -181,7 +180,7 @@ SOME = {  # what is asked of every page: `make test` asks it of those with one o
     "tests/book/test_reading.py::test_what_is_added_is_accessible_and_fits[": ("intro",),
     "tests/book/test_turns.py::test_filled_in_every_turn_is_right[": ("01_relu",),
     "tests/engine/test_below.py::test_right_solutions_are_proved[": ("relu", "linear", "flash_attention"),
-    "tests/path/test_grade_cells.py": ("[01_", "[03_", "[06_", "[10_", *CHANGED),  # seconds for every set
+    "tests/path/test_grade_cells.py::test_right_answers_get_all_points[": ("01_", "03_", "06_", "10_"),
     "tests/graders/test_testfile.py::test_a_faulty_file_earns_its_score_and_hears_why[": (
         "nothing_asserted",
         "exact_equality",

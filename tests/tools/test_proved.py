@@ -426,12 +426,21 @@ def _module(tree: Tree, name: str) -> str:
         (
             "graders/sets/relu/square.py",
             "book in relu, set relu, cells relu, engine with sets, engine, sample, quiz, notebooks, judge, tools",
-            "set linear, cells linear, path, book, page 01_relu",
+            "set linear, cells linear, path, book, page 01_relu, test files, bounds and texts, what is proved",
         ),
+        ("graders/sets/sigmoid/sigmoid.py", "set sigmoid, test files, bounds and texts", "what is proved"),
         ("graders/sets/linear/swish.py", "cells linear, sample, engine with sets", "cells relu, engine, path"),
         ("graders/sets/__init__.py", "cells relu, sample, engine, path, judge", "page 01_relu, book"),
-        ("graders/engine/run.py", "engine, path, sample, cells relu", "set relu, judge, quiz"),
-        ("graders/judge/task.py", "set relu, set linear, judge, engine, quiz", "page 01_relu, book"),
+        (
+            "graders/engine/run.py",
+            "engine, path, sample, cells relu, bounds and texts",
+            "set relu, judge, quiz, test files",
+        ),
+        (
+            "graders/judge/task.py",
+            "set relu, set linear, judge, engine, quiz, test files, bounds and texts",
+            "page 01_relu, book",
+        ),
         (
             "book/01_relu.ipynb",
             "page 01_relu, quiz, book, notebooks",
