@@ -213,11 +213,16 @@ def _check_gradebook(db_url: str) -> None:
 
 
 def _sqlite(path: Path) -> tuple[set[str], object]:
-    """The tables of a file, and nbgrader's version in it."""
+    """The tables of a file, and nbgrader's version in it.
+
+    It is opened for writing where it may be written: a command that was killed while it wrote leaves a journal
+    beside the gradebook, which the next one has to roll back before it can read. SQLite opens a file that is
+    write-protected for reading all the same.
+    """
     if not _is_there(path):
         return set(), None
     try:
-        with sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True) as database:
+        with sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True) as database:
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             version = "alembic_version" in tables and database.execute("SELECT * FROM alembic_version").fetchone()
     except sqlite3.DatabaseError as error:

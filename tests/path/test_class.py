@@ -307,6 +307,30 @@ def test_a_half_made_gradebook_is_refused(tmp_path):
         Course(root)
 
 
+KILLED_WHILE_IT_WROTE = """
+import os
+import sqlite3
+
+database = sqlite3.connect("gradebook.db")
+database.execute("PRAGMA cache_size = 1")  # what is written leaves the memory before it is committed
+database.execute("CREATE TABLE half (n TEXT)")
+database.executemany("INSERT INTO half VALUES (?)", [["n" * 4000]] * 200)
+os._exit(1)
+"""
+
+
+def test_what_a_killed_command_left_half_written_is_rolled_back(tmp_path):
+    root = make_course(tmp_path)
+    Course(root).gradebook().close()
+    subprocess.run([sys.executable, "-c", KILLED_WHILE_IT_WROTE], cwd=root, check=False)
+    assert (root / "gradebook.db-journal").stat().st_size > 0
+    with Course(root).gradebook() as gradebook:
+        assert gradebook.students == []
+    assert not (root / "gradebook.db-journal").exists()
+    with sqlite3.connect(root / "gradebook.db") as database:
+        assert database.execute("SELECT count(*) FROM half").fetchall() == [(0,)]
+
+
 def test_an_interruption_keeps_what_is_done(tmp_path, here):
     root = make_course(tmp_path)
     release(root)
