@@ -27,6 +27,7 @@ ORDER = (  # of the chapters
     "checkpointing",
     "flash_attention",
 )
+ANY = "torch.autograd.gradcheck tries the gradient of any other Function."
 
 
 class CoachError(Exception):
@@ -95,14 +96,15 @@ def find(name: str, where: str = "") -> Found:
         calls = " or ".join(f'coach({name}, "{found.set}")' for found in fitting)
         raise CoachError(f"Several sets have a task called {wanted}; say which is meant: {calls}.")
     known = [found.task.name for s in ([set_] if set_ else sets()) for found in tasks(s)]
-    near = difflib.get_close_matches(wanted, known, 1, 0.5)
+    near = difflib.get_close_matches(wanted, known, 1, 0.6)
     near = near or [n for n in known if n.casefold() in wanted.casefold()][-1:]
     inside = f"The set {set_}" if set_ else "The course"
     if near and not where:
         raise CoachError(
-            f'{inside} has no task called {wanted}. For {near[0]}, rename yours, or say so: coach({name}, "{near[0]}").'
+            f"{inside} has no task called {wanted}. If yours is meant for {near[0]}, say so: "
+            f'coach({name}, "{near[0]}").'
         )
-    listed = f" Its tasks are {_listed(tasks(set_))}." if set_ else " coach() lists the tasks."
+    listed = f" Its tasks are {_listed(tasks(set_))}." if set_ else f" coach() lists the tasks; {ANY}"
     raise CoachError(f"{inside} has no task called {wanted}.{listed}")
 
 

@@ -116,6 +116,18 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     ),
     (
         re.compile(
+            r"unsupported operand type\(s\) for [^:]{1,20}: [^:]{0,60}'NoneType'|'NoneType' object "
+            r"|must be Tensor, not (None|NoneType)"
+        ),
+        _always(
+            "You compute with None here. It is an optional argument that was left out, or a tensor that you saved only "
+            "under a condition: ask whether it is there by `is not None`, and save all that the wanted gradients are "
+            "made of."
+        ),
+        "",
+    ),
+    (
+        re.compile(
             r"missing a required argument|too many positional arguments"
         ),  # of inspect, which torch has bind them
         _always(WITH_CTX),

@@ -148,6 +148,7 @@ LINES = {  # an answer that cannot be judged, and what its line says
     "a tensor": (RIGHT + "\nSquare = Square.apply(torch.ones(2))\n", "That is a tensor", "coach(Square)"),
     "a number": ("Square = 3\n", "That is an int", "coach(Square)"),
     "another name": (RIGHT.replace("Square", "Sqare") + "\nSquare = Sqare\n", "no task called Sqare", '"Square"'),
+    "no task": (RIGHT.replace("Square", "Exp") + "\nSquare = Exp\n", "no task called Exp. coach() lists", "gradcheck"),
     "no name at all": ("import functools\nSquare = functools.partial(max, 1)\n", "hides the name", "Say which"),
 }
 

@@ -88,6 +88,22 @@ def test_the_command(unpacked: Path) -> None:
     assert failed(validate(unpacked, name), name) == {"check_Tanh"}
 
 
+def test_a_check_shows_its_sentence_and_no_lines_of_its_own(unpacked: Path) -> None:
+    name = SETS[0]
+    path = unpacked / "exercises" / name
+    solve(path, name)
+    notebook = read(path)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "Square":
+            cell.source = cell.source.replace("grad_output * 2 * x", "2 * x")
+    path.write_text(to_text(notebook), encoding="utf-8")
+    said = validate(unpacked, name)
+    assert failed(said, name) == {"check_Square"}
+    numbers = said.split("The error was:")[1].split("\n    ")[1:]
+    assert numbers[0] == "The gradient of x. It is upstream * 2x. Is the upstream gradient in it, and the fac..."
+    assert [line.split()[0] for line in numbers[1:3]] == ["yours", "right"] and "Traceback" not in said
+
+
 def test_the_command_in_the_course_s_own_folder(tmp_path: Path) -> None:
     """There the instructor's configuration says so; without one nbgrader sees only comments, and is content."""
     for file in ("nbgrader_config.py", "exercises"):

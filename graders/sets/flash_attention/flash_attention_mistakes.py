@@ -270,6 +270,16 @@ def nothing_without_q(ctx, g):
 
 @wrong.backward(
     "gradient",
+    "Where q needs no gradient you leave out dS, and with it the gradient of k. Both are made of dS: dq = scale dS k and "
+    "dk = scale dS^T q, so compute it where either of the two is wanted.",
+)
+def no_ds_without_q(ctx, g):
+    dq, dk, dv = Parts.backward(ctx, g)
+    return dq, dk if ctx.needs_input_grad[1] else torch.zeros_like(dk), dv
+
+
+@wrong.backward(
+    "gradient",
     "Your backward uses view on the upstream gradient, which may be expanded or otherwise not contiguous in memory. Use "
     "reshape, or slices that count from the end.",
 )

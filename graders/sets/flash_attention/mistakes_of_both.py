@@ -120,6 +120,24 @@ def tiles_left_out_for_all_rows(m, total, acc, s, v_j):
     return (m, total, acc) if s.max() < m.max() - 40 else Parts.step(m, total, acc, s, v_j)
 
 
+@tiled.mistake(
+    "extremes",
+    "You take the maximum of the scores before they are scaled, and subtract it from the scaled ones. It is not their maximum: "
+    "where scores are large, every exp is 0 and the row ends as 0 / 0, or they overflow. Scale first, then take the maximum.",
+)
+def maximum_before_the_scale(q, k, v, block):
+    dtype, root = torch.promote_types(q.dtype, torch.float32), q.shape[-1] ** 0.5
+    m = torch.full_like(q[..., :1], -torch.inf, dtype=dtype)
+    total, acc = torch.zeros_like(m), torch.zeros(*q.shape[:-1], v.shape[-1], dtype=dtype)
+    for k_j, v_j in zip(k.split(block, -2), v.split(block, -2), strict=True):
+        s = q.to(dtype) @ k_j.to(dtype).mT
+        new = torch.maximum(m, s.amax(-1, keepdim=True))
+        total, acc = Parts.rescaled(torch.exp(m - new), total, acc)
+        p = torch.exp(s / root - new)
+        m, total, acc = new, total + p.sum(-1, keepdim=True), acc + p @ v_j.to(dtype)
+    return (acc / total).to(q.dtype)
+
+
 @both(
     "product",
     "extremes",
@@ -174,6 +192,31 @@ def nothing_rescaled(shrink, total, acc):
 def divided_in_each_tile(m, total, acc, s, v_j):
     m, total, acc = Parts.step(m, total, acc, s, v_j)
     return m, total, acc / total
+
+
+@both(
+    "step",
+    "value",
+    "You divide each tile's share by the sum as it stands after that tile, and only rescale by exp(m - m_new) what is there "
+    "already. The shares then have different divisors. Divide once, after the last tile.",
+    of=Undivided,
+)
+def each_share_divided(m, total, acc, s, v_j):
+    new, total, _ = Parts.step(m, total, acc, s, v_j)
+    return new, total, torch.exp(m - new) * acc + (torch.exp(s - new) / total) @ v_j
+
+
+@both(
+    "step",
+    "value",
+    "Your running log-sum-exp starts at 0, the logarithm of one: it counts a key with score 0 and value 0 that is not there. "
+    "Start at -inf, the logarithm of nothing.",
+    of=Undivided,
+)
+def lse_started_at_zero(m, total, acc, s, v_j):
+    old = torch.where(m == -torch.inf, 0, m)  # m is the log-sum-exp so far
+    new = torch.logaddexp(old, torch.logsumexp(s, -1, keepdim=True))
+    return new, total, torch.exp(old - new) * acc + torch.exp(s - new) @ v_j
 
 
 @both(
@@ -238,6 +281,16 @@ def ragged_tail_dropped(q, k, i, causal, block_q, block_k):
 def padded_keys_count(q, k, v, causal, block_q, block_k):
     pad = (0, 0, 0, -k.shape[-2] % block_k)
     return Parts.forward(q, F.pad(k, pad), F.pad(v, pad), causal, block_q, block_k)
+
+
+@both(
+    "forward",
+    "value",
+    "You fill the last tile up with zeros, and the padded keys take part in the softmax with a logit of 0. Let the "
+    "last tile be smaller, or set those scores to -inf.",
+)
+def padded_keys_count_in_short_blocks(q, k, v, causal, block_q, block_k):
+    return padded_keys_count(q, k, v, causal, block_q, min(block_k, k.shape[-2]))
 
 
 @both(

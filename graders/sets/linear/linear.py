@@ -652,3 +652,25 @@ def saves_rows(ctx, rows, weight, g):
     flat = g.reshape(-1, g.shape[-1])
     grad_bias = flat.sum(0) if ctx.has_bias else None
     return g @ weight, flat.T @ rows, grad_bias
+
+
+@task.mistake(
+    "arguments",
+    "You save x only where x wants a gradient, and weight only where weight does. It is the other way round: the gradient of "
+    "x is made of weight, and that of weight of x. Save what the wanted gradients are made of, or both.",
+)
+class saves_what_wants_a_gradient(LinearNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, weight, bias = inputs
+        needs = ctx.needs_input_grad
+        ctx.save_for_backward(x if needs[0] else None, weight if needs[1] else None)
+        ctx.has_bias = bias is not None
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        needs, rows = ctx.needs_input_grad, g.reshape(-1, g.shape[-1])
+        grad_x = g @ weight if needs[0] else None
+        grad_weight = rows.t() @ x.reshape(-1, x.shape[-1]) if needs[1] else None
+        return grad_x, grad_weight, rows.sum(0) if ctx.has_bias and needs[2] else None

@@ -607,3 +607,13 @@ def sigmoid_for_the_second_half(x, g):
 def joined_along_the_first(x, g):
     a, b = x.chunk(2, -1)
     return torch.cat([g * Steps.by_a(a, b, torch.sigmoid(a)), g * F.silu(a)])
+
+
+@wrong.step(
+    "by_a",
+    "gradient",
+    "In your derivative of silu a bracket closes too early: you have s (1 + a)(1 - s), and it is s (1 + a (1 - s)), that is "
+    "s + a s (1 - s).",
+)
+def bracket_closed_early(a, b, s):
+    return b * s * (1 + a) * (1 - s)

@@ -655,3 +655,13 @@ def second_term_subtracted(x, beta, s):
 )
 def x_missing_in_the_second_term(x, beta, s):
     return s + beta * s * (1 - s)
+
+
+@wrong.step(
+    "by_x",
+    "gradient",
+    "In your gradient for x a bracket closes too early: you have s (1 + beta x)(1 - s), and it is s (1 + beta x (1 - s)), "
+    "that is s + beta x s (1 - s).",
+)
+def bracket_closed_early(x, beta, s):
+    return s * (1 + beta * x) * (1 - s)

@@ -592,3 +592,13 @@ class target_kept_as_attribute(CrossEntropyNew):
     def backward(ctx, g):
         (logits,) = ctx.saved_tensors
         return g * (_log_p(logits).exp() - F.one_hot(ctx.target, logits.shape[1])) / len(logits), None
+
+
+@wrong.backward(
+    "extremes",
+    "You set the gradient to 0 wherever a logit is -inf (or infinite). Where that is the target's logit it is (0 - 1) / N times "
+    "the upstream gradient. The softmax is 0 at -inf by itself: leave the mask out.",
+)
+def infinite_logits_masked(logits, target, g):
+    p = _log_p(logits).exp() - F.one_hot(target, logits.shape[1])
+    return g * p.masked_fill(logits.isinf(), 0) / len(logits), None

@@ -696,3 +696,23 @@ def returns_its_input(x, dim, keepdim=False):
     if x.ndim and math.prod(x.shape[i] for i in _axes(dim)) != 1:
         return LogSumExpNew.forward(x, dim, keepdim)
     return x.reshape(x.sum(dim, keepdim).shape)
+
+
+@wrong.forward(
+    "infinities",
+    "You add a small number inside the logarithm. A row of -inf then gives about -28, not -inf, and all others are a little "
+    "too large. Leave it out: the sum is at least 1 where the maximum is finite, and log(0) is the -inf that is wanted.",
+)
+def small_number_in_the_logarithm(x, dim, keepdim=False):
+    m = Steps.shift(x, dim)
+    y = (Steps.added(x, m, dim) + 1e-12).log() + m
+    return y if keepdim else y.reshape(x.sum(dim).shape)
+
+
+@wrong.forward(
+    "value",
+    "For an x without dimensions your forward returns x itself. The output is a tensor of its own, and torch refuses to save "
+    "an input that was returned as it is: return x.clone(), or leave the special case out.",
+)
+def returns_the_input(x, dim, keepdim=False):
+    return x if x.dim() == 0 else Steps.forward(x, dim, keepdim)

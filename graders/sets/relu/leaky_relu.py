@@ -358,3 +358,30 @@ class slope_on_the_class(LeakyNew):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return torch.where(x > 0, g, slope_on_the_class.slope * g), None
+
+
+@wrong.backward(
+    "gradient",
+    "Where x <= 0 your gradient is negative_slope * x: that is forward's value there. Its derivative is negative_slope, so "
+    "backward returns negative_slope times the upstream gradient.",
+)
+def value_for_the_slope(ctx, x, g):
+    return torch.where(x > 0, g, ctx.negative_slope * x), None
+
+
+@wrong.backward(
+    "gradient",
+    "Where x <= 0 you multiply the upstream gradient by negative_slope * x: that is forward's value there. Its derivative is "
+    "negative_slope alone, without the x.",
+)
+def value_times_the_upstream(ctx, x, g):
+    return torch.where(x > 0, g, ctx.negative_slope * x * g), None
+
+
+@wrong.backward(
+    "gradient",
+    "You multiply the upstream gradient by forward's value, x or negative_slope * x. Backward multiplies it by the "
+    "derivative: 1 where x > 0, negative_slope elsewhere.",
+)
+def value_for_the_derivative(ctx, x, g):
+    return torch.where(x > 0, x, ctx.negative_slope * x) * g, None
