@@ -110,6 +110,17 @@ def one_max_for_all_rows(m, s):
 
 
 @both(
+    "forward",
+    "extremes",
+    "You keep one running maximum for all queries. A row whose logits lie far below it loses every term and ends as 0 / 0. "
+    "Each row has its own: amax(-1, keepdim=True).",
+)
+def one_max_for_all_queries(q, k, v, causal, block_q, block_k):
+    shared = changed(Parts, maximum=one_max_for_all_rows)
+    return shared.forward(q, k, v, causal, q.shape[-2], block_k)
+
+
+@both(
     "step",
     "extremes",
     "You leave out tiles whose largest score lies far below the maximum of another row. What is next to nothing in one row "

@@ -353,6 +353,17 @@ def aligned_at_the_left(part, mine):
 @wrong.step(
     "summed",
     "gradient",
+    "You compare the sizes from the left: axis i of the input is not axis i of the output where axes were added on the left, so "
+    "you sum the wrong ones. Count from the right, or add the number of added axes.",
+)
+def sizes_compared_from_the_left(part, mine):
+    axes = [i for i, n in enumerate(part.shape) if i >= mine.ndim or mine.shape[i] != n]
+    return part.sum(axes, keepdim=True).reshape(mine.shape) if axes else part
+
+
+@wrong.step(
+    "summed",
+    "gradient",
     "You sum the surplus axes away from the right, by sum(-1). Broadcasting aligns shapes at their right end, so the axes that were "
     "added are the first ones: sum(0).",
 )

@@ -617,3 +617,13 @@ def joined_along_the_first(x, g):
 )
 def bracket_closed_early(a, b, s):
     return b * s * (1 + a) * (1 - s)
+
+
+@wrong.step(
+    "by_a",
+    "gradient",
+    "You write the derivative of silu as f + s (1 - s), with f = silu(a). The last bracket is of f, not of s: f + s (1 - f). It "
+    "loses digits for a large gate, though; s + a s (1 - s) is the same and does not.",
+)
+def sigmoid_in_the_last_bracket(a, b, s):
+    return b * (a * s + s * (1 - s))

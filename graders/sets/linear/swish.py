@@ -665,3 +665,13 @@ def x_missing_in_the_second_term(x, beta, s):
 )
 def bracket_closed_early(x, beta, s):
     return s * (1 + beta * x) * (1 - s)
+
+
+@wrong.step(
+    "by_x",
+    "gradient",
+    "You write your gradient for x as beta f + s (1 - s), with f = x s. The last bracket is of beta f, not of s: "
+    "beta f + s (1 - beta f), which is s + beta x s (1 - s).",
+)
+def sigmoid_in_the_last_bracket(x, beta, s):
+    return beta * x * s + s * (1 - s)
