@@ -9,7 +9,8 @@ PYTEST = $(BIN)/python -m pytest book tests -n $(WORKERS) --dist loadscope --no-
 UNITS := $(patsubst %,tests/%.py,book/test_notation book/test_terms coach/test_documents coach/test_study engine/test_source graders/test_pieces graders/test_wrong \
 	tools/test_chapters tools/test_grade_cells tools/test_order tools/test_prerequisites tools/test_students)
 
-# nbgrader calls alembic by name; the packages arrive without bytecode, so each part may write what it compiles.
+# nbgrader calls alembic by name. The packages arrive without bytecode, so each part may write what it compiles; what the
+# sandbox loads, which may not, is loaded once when .venv is made (sympy and torch._dynamo take a second more without it).
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
@@ -33,7 +34,7 @@ $(READY): requirements.txt requirements-dev.txt constraints.txt pyproject.toml
 	@echo "Installing the pinned packages (a minute or two where they are cached, longer where they are not) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar off --no-compile -r requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -c "import torch, matplotlib.pyplot, ipykernel.kernelapp, graders"
+	@$(BIN)/python -c "import torch._dynamo, torch.optim, matplotlib.pyplot, ipykernel.kernelapp, nbgrader.apps, graders"
 	@touch $@
 
 book: $(READY)  ## build the book into _build/html, with warnings as errors, and check its pages
