@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from graders.engine.job import Settings
     from graders.engine.sandbox import WarmParent
 
+_PROMISES = {  # of `review`, which tests what is promised
+    "elementwise": "it takes any shape",
+    "broadcasts": "it takes two shapes that broadcast",
+    "vmap": "it works under torch.vmap and torch.func.grad",
+    "jvp": "it has a forward mode",
+    "compiles": "it compiles into one graph",
+    "skips": "it computes no gradient that nobody needs",
+}
 PLATFORMS = ("folders", "canvas", "moodle", "blackboard", "brightspace", "sakai", "gradescope", "github")
 EXIT_CODES = (
     "exit codes: 0 no problems, 1 at least one problem (each is a line on stderr), 2 usage error, 130 interrupted "
@@ -168,6 +176,39 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print it as data")
     sub.add_argument("--forget", action="store_true", help="delete the file that holds it")
     sub.epilog = f"The file is .study.json in the course's folder; nothing leaves your machine. {EXIT_CODES}"
+
+    sub = command(
+        "review", _review, "ask a Function of any project what a careful reviewer would ask, and print the answers"
+    )
+    sub.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="*",
+        help="package.module:Function, file.py:Function, or a module or file with Reviews at its top",
+    )
+    sub.add_argument(
+        "--case",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help='arguments for one call, as Python: "torch.randn(2, 3), 0.5"; give one for each branch (default: guessed)',
+    )
+    sub.add_argument("--reference", metavar="EXPR", help="the same operation by torch's own: torch.relu, a lambda")
+    sub.add_argument("--surrogate", metavar="EXPR", help="whose gradient an estimator has: torch.clone")
+    sub.add_argument("--order", type=int, choices=(1, 2), help="1: it refuses a second derivative")
+    sub.add_argument("--dtypes", nargs="+", metavar="NAME", help="float64 float32 ... (default: these and both halves)")
+    sub.add_argument("--keeps", type=int, metavar="BYTES", help="it keeps at most so much beyond inputs and outputs")
+    for name, text in _PROMISES.items():
+        sub.add_argument(f"--{name}", action="store_true", help=text)
+    sub.add_argument(
+        "--only", nargs="+", default=[], metavar="ITEM", help='ask only these items: gradcheck "same twice"'
+    )
+    sub.add_argument("--list", action="store_true", help="print the items and what each asks")
+    sub.add_argument("--json", action="store_true", help="print the answers as data")
+    sub.epilog = (
+        "Needs torch alone, and runs the code that you name as you would. "
+        "exit codes: 0 nothing failed, 1 something did, 2 something could not be reviewed, 130 interrupted by Ctrl-C"
+    )
 
     sub = command("init", _init, "check what this machine and folder have of what grading needs, and set up a class")
     sub.add_argument("--roster", type=Path, metavar="FILE", help="write students.csv from this gradebook file (CSV)")
@@ -418,6 +459,34 @@ def _coach(arguments: argparse.Namespace) -> int:
     with _loading():
         from graders.coach import command
     return command.coach(arguments.notebook, arguments.task, arguments.json, arguments.timeout)
+
+
+def _review(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        from graders.review.questions import listed
+
+        print(listed())
+        return 0
+    if not arguments.target:
+        raise CourseError(
+            "name what to review, as in `review package.module:Function`; `review --list` prints the items"
+        )
+    try:
+        with _loading():
+            from graders.review import command
+            from graders.review.subject import Given, ReviewError, dtypes
+    except ModuleNotFoundError as error:
+        raise CourseError(f"review needs {error.name}: install it beside the code to be reviewed") from None
+    try:
+        promises: dict[str, Any] = {name: True for name in _PROMISES if getattr(arguments, name)}
+        promises |= {name: value for name in ("order", "keeps") if (value := getattr(arguments, name)) is not None}
+        if arguments.dtypes:
+            promises["dtypes"] = dtypes(arguments.dtypes)
+        functions = {name: text for name in ("reference", "surrogate") if (text := getattr(arguments, name))}
+        given = Given(arguments.case, functions, promises)
+        return command.run(arguments.target, given, arguments.only, arguments.json)
+    except ReviewError as error:
+        raise CourseError(str(error)) from None
 
 
 def _study(arguments: argparse.Namespace) -> int:

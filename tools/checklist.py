@@ -1,5 +1,7 @@
 """Write ``book/checklist.py``: the cells of the list in ``book/e_checklist.ipynb``, joined into one file to download.
 
+``graders/review/checklist.py`` is the same file, for `python -m graders review`.
+
 python -m tools.checklist [--check]
 """
 
@@ -11,6 +13,7 @@ from nbformat import NotebookNode
 from tools.notebooks import ROOT, NotebookError, read, write
 
 PAGE, FILE = ROOT / "book/e_checklist.ipynb", ROOT / "book/checklist.py"
+COPY = ROOT / "graders/review/checklist.py"
 HEAD = '''"""Review a torch.autograd.Function, one line for each question that a careful reviewer asks.
 
     from checklist import review
@@ -40,15 +43,15 @@ def main(argv: list[str] | None = None) -> int:
     except (NotebookError, OSError) as error:
         print(f"book/e_checklist.ipynb: {error}", file=sys.stderr)
         return 1
-    current = FILE.read_text(encoding="utf-8") if FILE.exists() else None
-    if text == current:
-        return 0
-    if options.check:
-        print("book/checklist.py is not what its page says: run `python -m tools.checklist`", file=sys.stderr)
-        return 1
-    write(FILE, text)
-    print("Wrote book/checklist.py")
-    return 0
+    old = [file for file in (FILE, COPY) if not file.exists() or file.read_text(encoding="utf-8") != text]
+    for file in old:
+        name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file.name
+        if options.check:
+            print(f"{name} is not what its page says: run `python -m tools.checklist`", file=sys.stderr)
+        else:
+            write(file, text)
+            print(f"Wrote {name}")
+    return int(options.check and bool(old))
 
 
 if __name__ == "__main__":

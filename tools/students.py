@@ -61,6 +61,7 @@ c.Validator.validate_all = True
 '''
 ONLY = r"<!-- {0} only -->\n.*?<!-- end of {0} only -->\n+"
 WEB_ONLY, COACH_ONLY = (re.compile(ONLY.format(what), re.DOTALL) for what in ("web", "coach"))
+WEB_TAG = "web-only"  # of a notebook's cell, as the comment of that name is of Markdown
 REMARK = re.compile(r' ?<span class="without-script">The course\'s web page (.*?)</span>')  # below a figure that moves
 LINK = re.compile(r"\]\((?P<page>(?:\w+\.ipynb)?)#(?P<id>[\w-]+)\)")  # to a heading, here or in a notebook beside it
 DIRECTIVE = re.compile(r"^```\{bibliography\}\n.*?^```\n", re.DOTALL | re.MULTILINE)
@@ -137,10 +138,11 @@ def _here(path: Path, site: str, coach: bool) -> bytes:
         text = COACH_ONLY.sub("", text)
     if site:
         text = text.replace(study.SITE, site)
-    if path.suffix != ".ipynb" or "without-script" not in text:
+    if path.suffix != ".ipynb" or ("without-script" not in text and WEB_TAG not in text):
         return text.encode()
     page = f' <a href="{site}/book/{path.stem}.html">The course\'s web page</a> \\1'
     notebook = nbformat.reads(text, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if WEB_TAG not in cell.metadata.get("tags", [])]
     for cell in notebook.cells:
         cell.source = REMARK.sub(page if site else "", cell.source)
     return to_text(notebook).encode()

@@ -245,6 +245,7 @@ def test_the_help_of_every_command_is_read(monkeypatch: pytest.MonkeyPatch) -> N
         "",
         " coach",
         " study",
+        " review",
         " init",
         " class",
         " grade",

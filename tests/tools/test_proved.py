@@ -431,6 +431,7 @@ def _module(tree: Tree, name: str) -> str:
         ("graders/sets/sigmoid/sigmoid.py", "set sigmoid, test files, bounds and texts", "what is proved"),
         ("graders/sets/linear/swish.py", "cells linear, sample, engine with sets", "cells relu, engine, path"),
         ("graders/sets/__init__.py", "cells relu, sample, engine, path, judge", "page 01_relu, book"),
+        ("graders/review/subject.py", "review", "engine, path, sample, cells relu, coach, judge"),
         (
             "graders/engine/run.py",
             "engine, path, sample, cells relu, bounds and texts",

@@ -1,5 +1,6 @@
 """What students download: complete, readable alone, the same bytes twice, and nothing that is not theirs."""
 
+import json
 import re
 import shutil
 import zipfile
@@ -140,6 +141,13 @@ def test_inside_are_chapters_pages_exercises_and_requirements(unpacked):
     assert {f"book/{chapter}.ipynb" for chapter in chapters} <= files.keys()
     assert {name.split("/")[1] for name in files if name.startswith("exercises/")} == chapters
     assert {name.split("/")[0] for name in files if "/" in name} == {"bench", "book", "exercises"}
+
+
+def test_a_cell_for_the_web_stays_there(unpacked):
+    pages = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "book").glob("*.ipynb")]
+    tagged = [cell for page in pages for cell in page["cells"] if students.WEB_TAG in cell["metadata"].get("tags", [])]
+    inside = "".join(path.read_text(encoding="utf-8") for path in (unpacked / "book").glob("*.ipynb"))
+    assert tagged and not [cell for cell in tagged if json.dumps(cell["source"][0]) in inside]
 
 
 def test_inside_is_nothing_of_answers_or_graders(unpacked):
