@@ -411,7 +411,7 @@ def float_window(x, terms):
         bottom.barh(places[: len(earlier)], earlier, height=0.6, fill=False, ec=INK, ls=":", lw=1.2)
     for place, value in zip(places, terms[-1].tolist(), strict=True):
         bottom.text(1.03, place, f"{value:.2f}" if value > 0.01 else f"{value:.0e}", va="center")
-    bottom.set(xlim=(0, 1.02), xticks=[0, 0.5, 1], title="exp(x - m): dotted, before m grew to the largest")
+    bottom.set(xlim=(0, 1.02), xticks=[0, 0.5, 1], title="exp(x - m); dotted: with an earlier, smaller m")
     for ax in (top, bottom):
         ax.set(yticks=list(places), yticklabels=names, ylim=(5.6, -0.6))
 
@@ -603,7 +603,7 @@ def fault_patterns():
         ax.set_yticks([0.5, 1.5, 2.5, 3.5], [f"x{'₀₁₂₃'[i]} = {t:g}".replace("-", "−") for i, t in enumerate(x)])
         ax.tick_params(length=0, labelleft=ax in axes[::2])
         ax.set_frame_on(False)
-    figure.suptitle("Each fault of a backward leaves a pattern of its own.\nFilled: not what forward does.")
+    figure.suptitle("Each fault of a backward leaves a pattern of its own.\nFilled: where backward is wrong.")
 
 
 def one_tile():

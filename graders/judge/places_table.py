@@ -150,7 +150,13 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
         "04_legendre: Backward is an operation too",
         zero="05_clipped_relu: Clipping a gradient by norm",
     ),
-    "HardTanh": _four(NUMBER, NUMBER, SAVE, bounds="05_clipped_relu: Arguments left out, and given by name"),
+    "HardTanh": _four(
+        NUMBER,
+        NUMBER,
+        SAVE,
+        bounds="05_clipped_relu: Arguments left out, and given by name",
+        infinite="ReLU.mask_multiplied",
+    ),
     "SymmetricClip": _four(
         "05_clipped_relu: A bound that learns",
         "05_clipped_relu: A bound that learns",

@@ -33,6 +33,9 @@ def _wrong_shape(found: re.Match[str], names: Sequence[str], heading: str) -> Ra
     place, got, wanted = int(found[1]), _shape(found[2]), _shape(found[3])
     name = names[place] if place < len(names) else f"argument {place + 1}"
     said = f"Your gradient of {name} has shape {got}, and {name} has {wanted}: "
+    if got == "()" and set(found[3].replace(" ", "").split(",")) == {"1"}:
+        said += f"the sum is one number, as it should be. Give it the shape: .reshape({name}.shape)."
+        return Raised(said, heading)
     alone = len(names) == 1  # then no other argument's gradient can have come in its place
     if got == "()" and alone:
         said += "it is added up too far, as a plain .sum() does. Add up only what was broadcast."
@@ -113,6 +116,14 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         ),
         _always(NOT_UNPACKED),
         "The comma after the unpacked tensor is missing",
+    ),
+    (
+        re.compile(r"^clamp\(\) received an invalid combination of arguments"),
+        _always(
+            "clamp takes two numbers or two tensors, and one of each raises: there is no clamp(0, alpha). Clamp once "
+            "by a number and once by a tensor, as in x.clamp(min=0).minimum(alpha), or choose with torch.where."
+        ),
+        "",
     ),
     (
         re.compile(

@@ -34,3 +34,7 @@ KEPT_OUTSIDE = (
     "You keep tensors outside ctx (on the class, or in a global): a second call overwrites them before the first one's "
     "backward. Use ctx.save_for_backward."
 )
+MASK_MULTIPLIED = (
+    "Where the mask is 0 and the upstream gradient infinite, your gradient is nan: inf * 0 = nan. Choose with "
+    "torch.where instead of multiplying by a mask."
+)

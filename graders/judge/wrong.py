@@ -99,6 +99,22 @@ class Wrong:
                 raise ValueError(f"{name} has no message that fits all tasks: pass the task's own by keyword")
             self._add(name, caught_by or habit.caught_by, message, habit.spoil(self.right))
 
+    def usual(self, more: str = "", without: str = "") -> None:
+        """Add what people do wrong with any Function, in words that fit all tasks, but for what the task has already.
+
+        For the tasks between the lines of a chapter, which have few mistakes of their own.
+
+        Args:
+            more: further habits in the words of `HABITS`, separated by spaces.
+            without: habits that this Function cannot have, or that are another mistake's in its case.
+        """
+        known = {*without.split(), *(mistake.name for mistake in self.task.mistakes)}
+        names = [name for name in (*USUAL, *more.split()) if name not in known]
+        self.habits(
+            " ".join(name for name in names if not USUAL.get(name)),
+            **{name: USUAL[name] for name in names if USUAL.get(name)},
+        )
+
     def _decorator(
         self, caught_by: str, message: str, spoil: Callable[[Callable[..., Any]], Right]
     ) -> Callable[..., Any]:
@@ -375,3 +391,15 @@ def autograd_in_backward(right: Right) -> Any:
 @_habit("gradient", wording.NO_FUNCTION)
 def no_function(right: Right) -> Any:
     return right.forward
+
+
+USUAL = {  # habits of those who write their first Functions; "": as HABITS has it
+    "upstream_ignored": "",
+    "upstream_summed": "",
+    "sign_flipped": "Your gradient has the wrong sign everywhere: it is minus what it should be.",
+    "zeros_returned": "",
+    "nothing_returned": "Your backward returns None (is a return statement missing?): nothing gets a gradient at all.",
+    "not_differentiable_twice": "",
+    "float32_inside": "",
+    "float32_and_back": "",
+}

@@ -46,7 +46,7 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
     },
     "05_clipped_relu": {
         "pull": "the same as measured: True",
-        "bound": "All 5 checks hold.",
+        "bound": "All 6 checks hold.",
         "learn": "All 6 checks hold.",
         "scale": "with: (tensor([0.6000, 0.8000], dtype=torch.float64),)",
         "reach": "2.4000],\n       dtype=torch.float64, requires_grad=True)",

@@ -132,6 +132,9 @@ def autocast_forgotten(ctx, g):
     return _Once.backward(ctx, g)
 
 
+wrong.usual()
+
+
 # --- LinearTanh -------------------------------------------------------------------------------------------------------
 
 linear_tanh = Task(
@@ -196,5 +199,7 @@ def saves_pre_activation(x, weight, z, g):
     d = g * (1 - z.tanh() ** 2)
     return d @ weight, d.T @ x, d.sum(0)
 
+
+wrong.usual()
 
 CHAPTER = (recompute, linear_tanh)

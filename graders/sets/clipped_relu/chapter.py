@@ -5,11 +5,17 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from graders.judge.task import Task
+from graders.judge import looks as look
+from graders.judge.task import DOUBLE, Check, Task
+from graders.judge.wording import MASK_MULTIPLIED
 from graders.judge.wrong import Wrong
 from graders.sets.clipped_relu.common import BOUND_IN_FLOAT32, bounded_checks, learnable_checks
 
 # --- HardTanh ---------------------------------------------------------------------------------------------------------
+
+
+OUTSIDE = torch.tensor([-3.0, 0.5, 2.0, -0.5], dtype=DOUBLE)
+INFINITE = torch.tensor([float("inf"), 1.0, -float("inf"), -2.0], dtype=DOUBLE)
 
 
 def _hard_tanh(x: Tensor, bound: float) -> Tensor:
@@ -20,7 +26,17 @@ hard_tanh = Task(
     "HardTanh",
     "HardTanh.apply(x, bound)",
     reference=_hard_tanh,
-    checks=bounded_checks(dict.fromkeys(["value", "gradient", "bounds", "second_order", "contract"], 1), -1, "bound"),
+    checks=(
+        *bounded_checks(dict.fromkeys(["value", "gradient", "bounds", "second_order", "contract"], 1), -1, "bound"),
+        Check(
+            "infinite",
+            1,
+            about="an infinite upstream gradient outside the bounds gives 0, not nan",
+            why="One nan in a gradient ends a training run.",
+            cases=lambda d: [d.case("infinite upstream gradients outside", OUTSIDE, 1.5, upstream=INFINITE)],
+            looks=look.FIRST,
+        ),
+    ),
 )
 
 
@@ -58,7 +74,7 @@ def upper_mask_missing(ctx, x, g):
 @wrong.backward(
     "gradient",
     "At exactly -bound and bound your gradient is the upstream gradient, as torch.clamp has it; F.hardtanh, which this "
-    "operation follows, has 0 there. Use >=, not >.",
+    "operation follows, has 0 there: pass it on where -bound < x < bound, and nowhere else.",
 )
 def edges_open(ctx, x, g):
     return torch.where(x.abs() > ctx.bound, 0, g), None
@@ -71,6 +87,14 @@ class bound_kept_in_float32(HardTanhNew):
         x, bound = inputs
         ctx.bound = torch.tensor(bound)
         ctx.save_for_backward(x)
+
+
+@wrong.backward("infinite", MASK_MULTIPLIED)
+def mask_multiplied(ctx, x, g):
+    return g * (x.abs() < ctx.bound), None
+
+
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
 
 
 # --- SymmetricClip ----------------------------------------------------------------------------------------------------
@@ -129,5 +153,7 @@ def lower_sign_forgotten(x, alpha, g):
 def alpha_gets_none(x, alpha, g):
     return torch.where(x.abs() >= alpha, 0, g).reshape(x.shape), None
 
+
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
 
 CHAPTER = (hard_tanh, symmetric_clip)

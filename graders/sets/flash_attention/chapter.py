@@ -86,7 +86,29 @@ as_in_flash(
     "for large ones: exp(89) is inf in float32. Keep the maximum of each row so far, and rescale the sum and the "
     "output when it moves.",
 )
-for name in ("missing_d", "overwritten", "saves_p"):
+for name in [
+    "missing_d",
+    "overwritten",
+    "saves_p",
+    "scale_missing",
+    "d_of_the_tile",
+    "d_without_the_output",
+    "d_without_keepdim",
+    "gradients_not_scaled",
+    "dq_not_scaled",
+    "dk_not_scaled",
+    "dk_scaled_twice",
+    "dq_scaled_twice",
+    "dq_overwritten",
+    "gradients_in_wrong_order",
+    "upstream_ignored",
+    "lse_without_sum",
+    "lse_in_base_2",
+    "lse_of_the_last_tile",
+    "softmax_of_the_tile_in_backward",
+    "nothing_returned",
+    "no_function",
+]:
     as_in_flash(name)
 
 CHAPTER = (skeleton,)

@@ -287,6 +287,37 @@ def upstream_viewed(ctx, g):
     return Parts.backward(ctx, g.view(-1, *g.shape[-2:]).view(g.shape))
 
 
+@wrong.step(
+    "delta",
+    "gradient",
+    "Your D is the row sum of the upstream gradient alone. It is the row sum of its product with the output: D = "
+    "rowsum(dO * O).",
+)
+def d_without_the_output(g_i, o_i):
+    return g_i.sum(-1, keepdim=True)
+
+
+@wrong.backward(
+    "gradient",
+    "Backward steps through the keys by block_k and cuts slices of block_q: some keys come twice, or not at all. Cut "
+    "j to j + block_k.",
+)
+def keys_cut_by_block_q_in_backward(ctx, g):
+    q, k, v, o, lse = ctx.saved_tensors
+    causal, block_q, block_k = ctx.rest
+    dtype, scale = lse.dtype, Parts.scale(q, v)
+    dq, dk, dv = (torch.zeros(t.shape, dtype=dtype) for t in (q, k, v))
+    for i in range(0, q.shape[-2], block_q):
+        q_i, g_i, o_i, lse_i = (t[..., i : i + block_q, :].to(dtype) for t in (q, g, o, lse))
+        for j in Parts.keys(q, k, i, causal, block_q, block_k):
+            k_j, v_j = (t[..., j : j + block_q, :].to(dtype) for t in (k, v))
+            p = Parts.weights(q_i, k_j, i, j, causal, scale, q, k, lse_i)
+            ds = Parts.through_softmax(p, g_i @ v_j.mT, Parts.delta(g_i, o_i))
+            there = (t[..., at : at + block_q, :] for t, at in ((dq, i), (dk, j), (dv, j)))
+            Parts.write(*there, Parts.gradients(ds, p, q_i, k_j, g_i, scale))
+    return tuple(d.to(t.dtype) for d, t in ((dq, q), (dk, k), (dv, v)))
+
+
 @task.mistake("gradient", NO_FUNCTION)
 def no_function(q, k, v, causal, block_q, block_k):
     return Parts.forward(q, k, v, causal, block_q, block_k)[0]
@@ -407,6 +438,16 @@ def one_key_further(i, rows, j, columns, q, k):
 def skipped_one_too_early(q, k, i, causal, block_q, block_k):
     tiles = range(0, k.shape[-2], block_k)
     return [j for j in tiles if not causal or j == 0 or j < i + block_q - 1]
+
+
+@wrong.step(
+    "keys",
+    "causal",
+    "You end the loop over the keys at the tile that begins where the block of queries does (j >= i). That tile holds the "
+    "diagonal, keys that these queries see: end it behind the last query, at i + block_q.",
+)
+def diagonal_tile_left_out(q, k, i, causal, block_q, block_k):
+    return [j for j in range(0, k.shape[-2], block_k) if not causal or j < i]
 
 
 @wrong.step(

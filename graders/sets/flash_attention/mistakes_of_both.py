@@ -255,7 +255,12 @@ def scale_missing(q, v):
     return 1.0
 
 
-@both("scale", "value", "You divide the scores by d. It is the square root of d, the last dimension of q.")
+@both(
+    "scale",
+    "value",
+    "You divide the scores by d. It is the square root of d, the last dimension of q.",
+    in_flash="value",
+)
 def scale_without_root(q, v):
     return 1 / q.shape[-1]
 
@@ -265,6 +270,7 @@ def scale_without_root(q, v):
     "value",
     "You scale the scores by the last dimension of v. It is that of q and k that counts, 1 / sqrt(d): over d they "
     "are summed.",
+    in_flash="value",
 )
 def scale_of_v(q, v):
     return v.shape[-1] ** -0.5

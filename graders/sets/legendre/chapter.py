@@ -147,4 +147,6 @@ def once_differentiable(ctx, g):
     return ChebyshevNew.backward(ctx, g)
 
 
+wrong.usual(without="not_differentiable_twice")
+
 CHAPTER = (chebyshev,)

@@ -92,6 +92,9 @@ def axes_move(a, b, g):
     return axis_by_axis(g / b, a), axis_by_axis(-g / b * (a / b), b)
 
 
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
+
+
 # --- Mean and Amax ----------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +148,8 @@ def divides_by_all(ctx, g):
     return g.reshape(ctx.kept).expand(ctx.shape) / ctx.shape.numel(), None, None
 
 
+wrong.usual("writes_into_upstream")
+
 amax = Task(
     "Amax",
     "Amax.apply(x, dim=None, keepdim=False)",
@@ -188,6 +193,9 @@ wrong = Wrong(amax, of=AmaxNew)
 )
 def ties_in_full(ctx, x, y, g):
     return torch.where(x == y.reshape(ctx.kept), g.reshape(ctx.kept), 0), None, None
+
+
+wrong.usual("writes_into_upstream kept_outside_ctx")
 
 
 # --- Softplus ---------------------------------------------------------------------------------------------------------
@@ -242,5 +250,7 @@ wrong = Wrong(softplus, of=SoftplusNew)
 def saves_sigmoid(x, beta, y, s, g):
     return g * s, (g * (x * s - y) / beta).sum_to_size(beta.shape)
 
+
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
 
 CHAPTER = (divide, mean, amax, softplus)

@@ -116,6 +116,9 @@ def saves_softmax(p, g):
     return g * p
 
 
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx", without="upstream_summed")
+
+
 # --- SoftCrossEntropy -------------------------------------------------------------------------------------------------
 
 
@@ -174,5 +177,27 @@ def mean_forgotten(logits, probs, g):
     logp = logits.log_softmax(-1)
     return g * (logp.exp() * probs.sum(-1, keepdim=True) - probs), -g * logp
 
+
+@wrong.backward(
+    "gradient",
+    "Your gradient of the logits is p - y, which is right for rows of y that sum to 1. These need not: the softmax is "
+    "multiplied by the sum of its row of y.",
+)
+def rows_taken_to_sum_to_1(logits, probs, g):
+    logp, g = logits.log_softmax(-1), g / len(logits)
+    return g * (logp.exp() - probs), -g * logp
+
+
+@wrong.backward(
+    "gradient",
+    "You return None for probs, the second argument. It is a tensor, and its gradient is -log p, divided by the number of "
+    "rows, times the upstream gradient.",
+)
+def probs_get_none(logits, probs, g):
+    p = logits.softmax(-1)
+    return g / len(logits) * (p * probs.sum(-1, keepdim=True) - probs), None
+
+
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx", without="upstream_summed")
 
 CHAPTER = (vector, soft)

@@ -595,6 +595,16 @@ class target_kept_as_attribute(CrossEntropyNew):
 
 
 @wrong.backward(
+    "gradient",
+    "F.one_hot(target) has as many columns as the largest target here needs, and the logits have one for each class. Give it "
+    "the number of classes: F.one_hot(target, logits.shape[1]).",
+)
+def one_hot_without_classes(logits, target, g):
+    y = F.one_hot(target)
+    return g * (_log_p(logits).exp() - y) / len(logits), None
+
+
+@wrong.backward(
     "extremes",
     "You set the gradient to 0 wherever a logit is -inf (or infinite). Where that is the target's logit it is (0 - 1) / N times "
     "the upstream gradient. The softmax is 0 at -inf by itself: leave the mask out.",

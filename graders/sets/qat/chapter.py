@@ -126,6 +126,36 @@ class halves_up(BitsNew):
         ctx.save_for_backward((code >= 0) & (code < 2**bits))
 
 
+@wrong.saves(
+    "gradient",
+    "At the first and the last code your gradient is 0. The ends belong to the range: >= 0 and <= 2**bits - 1.",
+)
+def ends_excluded(x, scale, zero_point, bits, y):
+    code = torch.round(x / scale) + zero_point
+    return ((code > 0) & (code < 2**bits - 1),)
+
+
+@wrong.saves(
+    "gradient",
+    "Your mask leaves the zero point out: it compares round(x / scale) with the range. Add zero_point first.",
+)
+def mask_without_zero_point(x, scale, zero_point, bits, y):
+    code = torch.round(x / scale)
+    return ((code >= 0) & (code < 2**bits),)
+
+
+@wrong.saves(
+    "gradient",
+    "Your mask compares x / scale + zero_point before it is rounded. The end codes reach half a step further: round first.",
+)
+def mask_before_rounding(x, scale, zero_point, bits, y):
+    quotient = x / scale + zero_point
+    return ((quotient >= 0) & (quotient <= 2**bits - 1),)
+
+
+wrong.usual("writes_into_upstream", without="float32_and_back")
+
+
 # --- FakeQuantRows ----------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +233,10 @@ class scale_along_last_axis(RowsNew):
         code = torch.round(w / scale)
         top = 2 ** (bits - 1)
         ctx.save_for_backward((code >= -top) & (code < top))
+
+
+wrong = Wrong(fake_quant_rows, of=RowsNew)
+wrong.usual(without="float32_and_back")
 
 
 # --- LearnedStep ------------------------------------------------------------------------------------------------------
@@ -291,5 +325,51 @@ def outside_forgotten(ctx, x, scale, g):
     grad_scale = factor * (g * torch.where(inside, q - v, 0)).sum().reshape(scale.shape)
     return torch.where(inside, g, 0), grad_scale, None, None
 
+
+def _scale_gradient(ctx, x: Tensor, scale: Tensor, g: Tensor, slopes: Callable[..., Tensor]) -> Tensor:
+    """Return the gradient of scale, without its factor, made of slopes of (v, q, inside)."""
+    v = x / scale.reshape(())
+    q = torch.round(v)
+    return (g * slopes(v, q, (q >= ctx.low) & (q <= ctx.high))).sum().reshape(scale.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "Your scale's gradient has the wrong sign inside: it is q - x / scale, the rounded minus the exact quotient.",
+)
+def sign_inside_flipped(ctx, x, scale, g):
+    to_x, *_ = LearnedStepNew.backward(ctx, g)
+    ends = ctx.low, ctx.high
+    found = _scale_gradient(ctx, x, scale, g, lambda v, q, inside: torch.where(inside, v - q, q.clamp(*ends)))
+    return to_x, (max(x.numel(), 1) * ctx.high) ** -0.5 * found, None, None
+
+
+@wrong.backward(
+    "gradient",
+    "Outside the range your scale's gradient counts with the code that was rounded to. The output is scale * qmax there (or "
+    "qmin): clamp the code first.",
+)
+def codes_not_clamped(ctx, x, scale, g):
+    to_x, *_ = LearnedStepNew.backward(ctx, g)
+    found = _scale_gradient(ctx, x, scale, g, lambda v, q, inside: torch.where(inside, q - v, q))
+    return to_x, (max(x.numel(), 1) * ctx.high) ** -0.5 * found, None, None
+
+
+@wrong.backward(
+    "gradient",
+    "Your scale's gradient lacks the factor 1 / sqrt(N qmax), with which this chapter's version slows the scale down.",
+)
+def factor_missing(ctx, x, scale, g):
+    to_x, *_ = LearnedStepNew.backward(ctx, g)
+    ends = ctx.low, ctx.high
+    return (
+        to_x,
+        _scale_gradient(ctx, x, scale, g, lambda v, q, inside: torch.where(inside, q - v, q.clamp(*ends))),
+        None,
+        None,
+    )
+
+
+wrong.usual("writes_into_upstream kept_as_attribute", without="float32_and_back")
 
 CHAPTER = (fake_quant_bits, fake_quant_rows, learned_step)

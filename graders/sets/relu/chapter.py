@@ -5,9 +5,9 @@ from torch.autograd import Function
 
 from graders.judge import looks as look
 from graders.judge.task import Task
-from graders.judge.wording import KEPT_AS_ATTRIBUTE, WRITES_INTO_UPSTREAM
+from graders.judge.wording import KEPT_AS_ATTRIBUTE, MASK_MULTIPLIED, WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
-from graders.sets.relu.common import MASK_MULTIPLIED, kinked_checks
+from graders.sets.relu.common import kinked_checks
 
 relu = Task(
     "ReLU",
@@ -64,5 +64,7 @@ class kept_as_attribute(ReLUNew):
     def backward(ctx, g):
         return torch.where(ctx.x > 0, g, 0)
 
+
+wrong.usual("kept_outside_ctx")
 
 CHAPTER = (relu,)

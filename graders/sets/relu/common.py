@@ -10,10 +10,6 @@ from graders.judge.task import DOUBLE, DTYPES, MASKS, Check, Draw
 DENIED = (*MASKS, "aten::tanh_backward")  # torch's own backwards
 INFINITY = float("inf")
 ENDS = torch.tensor([INFINITY, -INFINITY, 1e4, -1e4, INFINITY, -INFINITY], dtype=DOUBLE)
-MASK_MULTIPLIED = (
-    "Where the mask is 0 and the upstream gradient infinite, your gradient is nan: inf * 0 = nan. Choose with "
-    "torch.where instead of multiplying by a mask."
-)
 
 
 def kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:

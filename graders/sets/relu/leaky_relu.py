@@ -6,9 +6,9 @@ from torch.nn import functional as F
 
 from graders.judge import looks as look
 from graders.judge.task import DTYPES, Check, Task
-from graders.judge.wording import WRITES_INTO_UPSTREAM
+from graders.judge.wording import MASK_MULTIPLIED, WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
-from graders.sets.relu.common import MASK_MULTIPLIED, kinked_checks
+from graders.sets.relu.common import kinked_checks
 
 PLACE = 2
 

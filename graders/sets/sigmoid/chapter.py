@@ -106,4 +106,14 @@ class float32_inside(ArctanNew):
         return (g.float() / (1 + x * x)).to(g.dtype)
 
 
+@wrong.backward(
+    "gradient",
+    "You wrote g / 1 + x * x, and Python divides before it adds: that is g + x^2. The parentheses are missing: g / (1 + x * x).",
+)
+def parentheses_missing(x, g):
+    return g / 1 + x * x
+
+
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx", without="float32_and_back")
+
 CHAPTER = (arctan,)

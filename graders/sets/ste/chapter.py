@@ -100,6 +100,9 @@ def one_sided(x, g):
     return torch.where(x <= 0.5, g, 0)
 
 
+wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
+
+
 # --- ScaleGradient ----------------------------------------------------------------------------------------------------
 
 scale = Task(
@@ -147,5 +150,7 @@ def scales_the_value(x, factor):
 def returns_its_input(x, factor):
     return x
 
+
+wrong.usual("writes_into_upstream", without="float32_and_back")
 
 CHAPTER = (step, scale)
