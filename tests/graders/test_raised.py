@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from copy import copy
 
 import pytest
 import torch
@@ -187,5 +188,7 @@ def test_a_return_that_is_missing_is_asked_for() -> None:
     names: dict = {"torch": torch, "Function": Function}
     exec(FORGETS.format(setup="ctx.save_for_backward(inputs[0])", backward="torch.where(x > 0, g, 0)"), names)
     names["LeakyReLU"].forward = staticmethod(lambda x: x.clamp(min=0))
-    verdict = load("relu")["ReLU"].judge("gradient", local(names["LeakyReLU"].apply))
+    task = copy(load("relu")["ReLU"])
+    task.mistakes = []  # it knows this one by name
+    verdict = task.judge("gradient", local(names["LeakyReLU"].apply))
     assert "Does your backward end in a return statement?" in verdict.message
