@@ -94,7 +94,7 @@ def mask_multiplied(ctx, x, g):
     return g * (x.abs() < ctx.bound), None
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
+wrong.usual("writes_into_upstream")
 
 
 # --- SymmetricClip ----------------------------------------------------------------------------------------------------
@@ -154,6 +154,6 @@ def alpha_gets_none(x, alpha, g):
     return torch.where(x.abs() >= alpha, 0, g).reshape(x.shape), None
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
+wrong.usual("writes_into_upstream")
 
 CHAPTER = (hard_tanh, symmetric_clip)

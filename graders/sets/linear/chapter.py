@@ -92,7 +92,7 @@ def axes_move(a, b, g):
     return axis_by_axis(g / b, a), axis_by_axis(-g / b * (a / b), b)
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
+wrong.usual("writes_into_upstream kept_as_attribute")
 
 
 # --- Mean and Amax ----------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def ties_in_full(ctx, x, y, g):
     return torch.where(x == y.reshape(ctx.kept), g.reshape(ctx.kept), 0), None, None
 
 
-wrong.usual("writes_into_upstream kept_outside_ctx")
+wrong.usual("writes_into_upstream")
 
 
 # --- Softplus ---------------------------------------------------------------------------------------------------------
@@ -251,6 +251,6 @@ def saves_sigmoid(x, beta, y, s, g):
     return g * s, (g * (x * s - y) / beta).sum_to_size(beta.shape)
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
+wrong.usual("writes_into_upstream kept_as_attribute")
 
 CHAPTER = (divide, mean, amax, softplus)

@@ -116,7 +116,7 @@ def saves_softmax(p, g):
     return g * p
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx", without="upstream_summed")
+wrong.usual("writes_into_upstream kept_as_attribute", without="upstream_summed")
 
 
 # --- SoftCrossEntropy -------------------------------------------------------------------------------------------------
@@ -198,6 +198,6 @@ def probs_get_none(logits, probs, g):
     return g / len(logits) * (p * probs.sum(-1, keepdim=True) - probs), None
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx", without="upstream_summed")
+wrong.usual("writes_into_upstream kept_as_attribute", without="upstream_summed")
 
 CHAPTER = (vector, soft)

@@ -370,6 +370,6 @@ def factor_missing(ctx, x, scale, g):
     )
 
 
-wrong.usual("writes_into_upstream kept_as_attribute", without="float32_and_back")
+wrong.usual("writes_into_upstream", without="float32_and_back")
 
 CHAPTER = (fake_quant_bits, fake_quant_rows, learned_step)

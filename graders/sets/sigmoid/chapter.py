@@ -114,6 +114,6 @@ def parentheses_missing(x, g):
     return g / 1 + x * x
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx", without="float32_and_back")
+wrong.usual("writes_into_upstream kept_as_attribute", without="float32_and_back")
 
 CHAPTER = (arctan,)

@@ -100,7 +100,7 @@ def one_sided(x, g):
     return torch.where(x <= 0.5, g, 0)
 
 
-wrong.usual("writes_into_upstream kept_as_attribute kept_outside_ctx")
+wrong.usual("writes_into_upstream")
 
 
 # --- ScaleGradient ----------------------------------------------------------------------------------------------------
