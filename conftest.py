@@ -125,6 +125,8 @@ SLOW = (  # about what changes seldom: benchmarks, another torch, stock nbgrader
     "tests/path/test_watch.py::test_each_kind_of_hand_in",
     "tests/path/test_watch.py::test_what_was_in_hand",
     "tests/path/test_watch.py::test_on_a_full_disk",
+    "tests/review/test_review.py::test_the_answers_go_into_a_file_from_several_workers_too",
+    "tests/review/test_wheel.py",
     "tests/tools/test_bench.py",
     "tests/tools/test_bench_grading.py",
     "tests/tools/test_order.py::test_a_worker_that_dies_costs_its_test_and_nothing_hangs",

@@ -172,7 +172,9 @@ def summary(steps: Sequence[Step], total: int) -> str:
     if not left and not unseen:
         return "The check holds." if total == 1 else f"All {total} checks hold."
     if not held:
-        said = f"Nothing holds yet; begin with {left[0]}." if left else "Nothing was judged."
+        part = any(step.verdict.earned > 0 for step in steps)
+        start = "Not all of it holds yet" if part else "Nothing holds yet"
+        said = f"{start}; begin with {left[0]}." if left else "Nothing was judged."
     elif left:
         said = f"{_upper(listed(held))} hold{'s' * (len(held) == 1)}; what is left is {listed(left)}."
     else:

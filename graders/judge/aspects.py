@@ -20,7 +20,7 @@ def value(
     *,
     about: str,
     cases: Cases,
-    why: str = "Forward is what every later number rests on.",
+    why: str = "Everything after forward is computed from these numbers, so start here.",
     looks: tuple[look.Look, ...] = VALUE,
 ) -> Check:
     """Return the check of the output's numbers."""

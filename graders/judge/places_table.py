@@ -452,6 +452,7 @@ RUN = {  # by mistake, or by task and mistake: the page that runs this very mist
 }
 
 IDEA = {  # the same, where no page runs it: the section whose idea it breaks
+    "online_logsumexp.guard_kept_as_maximum": "07_logsumexp: A guard in the wrong place",
     # of every task
     "saves_data": KEEP,
     "kept_outside_ctx": KEEP,

@@ -45,6 +45,8 @@ BY_NAME = {
     "online_logsumexp.maximum_not_stored": ALIKE,
     "CrossEntropy.classes_inferred": ALIKE,
     "FakeQuantizePerChannel.ends_excluded": ALIKE,
+    "FakeQuantBits.ends_excluded": ALIKE,
+    "FakeQuantBits.mask_without_zero_point": ALIKE,
     "FusedLinearReLU.bias_after_relu": ALIKE,
 }
 

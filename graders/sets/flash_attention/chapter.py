@@ -26,12 +26,12 @@ skeleton = Task(
     checks=(
         value(
             0,
-            about="the output equals torch's, large logits too",
+            about="the output equals torch's, large scores too",
             cases=lambda d: [
                 d.case("a matrix", *_aligned(d), 2, order=0),
                 d.case("two heads", *_aligned(d, 2), 4, order=0),
-                d.case("logits x 1000", *_aligned(d, 1, 2, size=1000), 2, order=0),
-                d.case("float32, logits x 50", *_aligned(d, dtype=SINGLE, size=50), 4, order=0),
+                d.case("scores x 1000", *_aligned(d, 1, 2, size=1000), 2, order=0),
+                d.case("float32, scores x 50", *_aligned(d, dtype=SINGLE, size=50), 4, order=0),
             ],
         ),
         gradient(
@@ -82,7 +82,7 @@ def as_in_flash(name: str, caught_by: str = "", message: str = "") -> None:
 as_in_flash(
     "no_running_max",
     "value",
-    "Your tiles add exp(s) without taking a running maximum away first. It is right for small logits and overflows "
+    "Your tiles add exp(s) without taking a running maximum away first. It is right for small scores and overflows "
     "for large ones: exp(89) is inf in float32. Keep the maximum of each row so far, and rescale the sum and the "
     "output when it moves.",
 )

@@ -132,7 +132,7 @@ def layouts(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def towards(d: Draw, keys: Tensor, n_q: int = 3, dtype: torch.dtype = DOUBLE) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v for which every query has about these logits."""
+    """Return q, k and v for which every query has about these scores."""
     q, k, v = qkv(d, n_q, len(keys), 2, 2)
     q[:, 0], k[:, 0] = math.sqrt(2), keys
     q[:, 1] *= 0.5
@@ -140,14 +140,14 @@ def towards(d: Draw, keys: Tensor, n_q: int = 3, dtype: torch.dtype = DOUBLE) ->
 
 
 def opposed(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries whose logits are near -3000, and one near 3000, in one tile."""
+    """Return queries whose scores are near -3000, and one near 3000, in one tile."""
     q, k, v = qkv(d, 4, 5, 2, 3)
     q[:, 0], k[:, 0] = torch.tensor([-42.0, 42.0, 0.0, -42.0], dtype=DOUBLE), 100.0
     return q, k, v
 
 
 def exact(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what gives logits of -2^17 and a small number each, without any rounding (d = 4)."""
+    """Return what gives scores of -2^17 and a small number each, without any rounding (d = 4)."""
     q = torch.full((5, 4), 0.0, dtype=DOUBLE)
     k = q.clone()
     q[:, 0], k[:, 0] = -512.0, 512.0
@@ -165,7 +165,7 @@ def far_in_half(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def alike(d: Draw, dtype: torch.dtype = BRAIN) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what gives logits near 90 that differ a little: rounded to bfloat16 they would lie half a unit apart."""
+    """Return what gives scores near 90 that differ a little: rounded to bfloat16 they would lie half a unit apart."""
     q, k, v = qkv(d, 7, 6, 2, 2)
     q[:, 0], k[:, 0] = 11.3, 11.3
     return q.to(dtype), k.to(dtype), v.to(dtype)
@@ -225,14 +225,14 @@ def many_large() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def far_below(d: Draw, dtype: torch.dtype = BRAIN) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits 40 below the first, and values so large that they count: a scale that is rounded is seen."""
+    """Return scores 40 below the first, and values so large that they count: a scale that is rounded is seen."""
     q, k, v = torch.zeros(2, 7), torch.zeros(6, 7), 1e17 * d.between(0.5, 1, 6, 2)
     q[:, 0], k[0, 0], v[0] = 8.0, 13.25, 0.0
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
 def far_above(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a first query of which one logit is 250, and others with moderate ones."""
+    """Return a first query of which one score is 250, and others with moderate ones."""
     q, k, v = qkv(d, 3, 8, 2, 2)
     q[:, 0], k[:, 0] = -1.0, 0.0
     q[0] = torch.tensor([50 * math.sqrt(2), 0.0], dtype=DOUBLE)
@@ -249,7 +249,7 @@ def whole_numbers(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
 def lopsided(d: Draw, *rest: object, order: int) -> list[Case]:
     """Return cases in which q, k or v is no even mixture (`Draw.lopsided`); with order 0 no gradient is asked.
 
-    Where q is large k is small, and the other way round: the logits are moderate.
+    Where q is large k is small, and the other way round: the scores are moderate.
     """
     q, k, v = qkv(d, 2, 4, 2, 2)
     found = {

@@ -94,7 +94,7 @@ def _subsets(d: Draw) -> Iterator[Case]:
 
 
 def _far_both(d: Draw) -> list[Case]:
-    """Return large logits of every kind, backward too, and sums of many terms in bfloat16."""
+    """Return large scores of every kind, backward too, and sums of many terms in bfloat16."""
     q, k, v = qkv(d, 4, 5)
     rising = torch.arange(5.0, dtype=DOUBLE) * 800
     near = alike(d)
@@ -104,22 +104,22 @@ def _far_both(d: Draw) -> list[Case]:
     shared, g_shared = _shared()
     large, g_large = _large_gradients()
     return [
-        d.case("logits x 20", 20 * q, k, v, False, 3, 2),
-        d.case("logits x 1000, causal", 1000 * q, k[:4], v[:4], True, 3, 2),
-        d.case("logits that rise by 800 from key to key, causal", *towards(d, rising, 5), True, 2, 2),
-        d.case("logits that fall by 800 from key to key", *towards(d, -rising), False, 2, 2),
-        d.case("queries whose logits are near -3000, beside one near 3000", *opposed(d), False, 4, 3),
-        forward_only(d, "logits near -131072, causal", exact(d), True, 3, 2),
+        d.case("scores x 20", 20 * q, k, v, False, 3, 2),
+        d.case("scores x 1000, causal", 1000 * q, k[:4], v[:4], True, 3, 2),
+        d.case("scores that rise by 800 from key to key, causal", *towards(d, rising, 5), True, 2, 2),
+        d.case("scores that fall by 800 from key to key", *towards(d, -rising), False, 2, 2),
+        d.case("queries whose scores are near -3000, beside one near 3000", *opposed(d), False, 4, 3),
+        forward_only(d, "scores near -131072, causal", exact(d), True, 3, 2),
         d.case("float16, products above 65504", *far_in_half(d), False, 2, 2),
-        d.case("bfloat16, logits near 90", *near, False, 3, 4),
+        d.case("bfloat16, scores near 90", *near, False, 3, 4),
         forward_only(d, "bfloat16, products that cancel", nearly_opposite(d), False, 3, 4),
         forward_only(d, "float16, 40 values of 2000", heavy(), False, 1, 20),
         d.case("bfloat16, 32 keys", *keys, False, 2, 1, upstream=g_keys),
         d.case("bfloat16, 32 queries", *queries, False, 1, 2, upstream=g_queries),
-        d.case("one key, and 50 whose logits are 20 below and whose values are large", *many_small(d), False, 2, 8),
+        d.case("one key, and 50 whose scores are 20 below and whose values are large", *many_small(d), False, 2, 8),
         d.case("large values that cancel", *in_pairs(d), False, 2, 1),
-        forward_only(d, "one query whose largest logit is far above the others'", far_above(d), False, 4, 3),
-        forward_only(d, "bfloat16, logits 40 below one, with large values", far_below(d), False, 2, 4),
+        forward_only(d, "one query whose largest score is far above the others'", far_above(d), False, 4, 3),
+        forward_only(d, "bfloat16, scores 40 below one, with large values", far_below(d), False, 2, 4),
         forward_only(d, "float16, 8 values of 30000", many_large(), False, 2, 4),
         d.case("bfloat16, values near 256", *shared, False, 2, 2, upstream=g_shared),
         d.case("float16, gradients near 40000", *large, False, 2, 2, upstream=g_large),
@@ -144,7 +144,7 @@ task = Task(
                 forward_only(d, "v of every size", (*qkv(d, 2, 5)[:2], d.scales(5, 2)), False, 1, 3),
                 *lopsided(d, False, 1, 3, order=0),
                 forward_only(d, "one head: a leading dimension of 1", qkv(d, 3, 4, lead=(1,)), False, 2, 3),
-                forward_only(d, "logits 40 below one, with large values", far_below(d, DOUBLE), False, 2, 4),
+                forward_only(d, "scores 40 below one, with large values", far_below(d, DOUBLE), False, 2, 4),
                 forward_only(d, "one key, whole numbers", whole_numbers(d), False, 2, 2),
             ],
         ),
@@ -196,7 +196,7 @@ task = Task(
         Check(
             "extremes",
             2,
-            about="value and gradients for logits of every size; sums that lose nothing in halves",
+            about="value and gradients for scores of every size; sums that lose nothing in halves",
             why="Each row needs a running maximum, hidden scores are -inf; scores, lse, D and every sum are float32 or "
             "wider.",
             cases=_far_both,

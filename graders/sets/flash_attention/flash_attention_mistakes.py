@@ -386,8 +386,8 @@ class aligned_bottom_right_and_skipped(aligned_bottom_right):
 
 
 WITHIN_THE_TILE = (
-    "You compare places within the tile. The mask is about places in the whole sequence: query i + its place, key j "
-    "+ its place."
+    "You compare places within the tile. The mask is about places in the whole sequence: add i, the place of the tile's first "
+    "query, to its rows, and j, that of its first key, to its columns."
 )
 
 
@@ -462,7 +462,7 @@ def masked_to_zero():
 @wrong.step(
     "hidden_score",
     "extremes",
-    "You set the hidden scores to a number such as -1e4. A row whose logits are all below it sees the hidden keys "
+    "You set the hidden scores to a number such as -1e4. A row whose scores are all below it sees the hidden keys "
     "alone. Set them to -inf.",
 )
 def masked_to_a_number():

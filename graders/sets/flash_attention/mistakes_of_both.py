@@ -49,7 +49,7 @@ def both(step: str, caught_by: str, message: str, in_flash: str = "", of: type[P
 @both(
     "maximum",
     "extremes",
-    "Your tiles add exp(s) without taking a maximum away first: right for small logits, infinite above 709 (in "
+    "Your tiles add exp(s) without taking a maximum away first: right for small scores, infinite above 709 (in "
     "float32 above 88). Keep the maximum of each row so far, and rescale the sum and the output when it moves.",
     in_flash="extremes",
 )
@@ -60,7 +60,7 @@ def no_running_max(m, s):
 @both(
     "start",
     "extremes",
-    "Your running maximum starts at 0. For a row whose logits are all far below 0 it stays there, every exp(s - m) "
+    "Your running maximum starts at 0. For a row whose scores are all far below 0 it stays there, every exp(s - m) "
     "becomes 0, and the row ends as 0 / 0. Start at -inf: exp(-inf - m) is 0.",
     in_flash="extremes",
 )
@@ -71,7 +71,7 @@ def max_started_at_zero():
 @both(
     "start",
     "extremes",
-    "Your running maximum starts at a number such as -1e4. A row whose logits are all below it loses every term and "
+    "Your running maximum starts at a number such as -1e4. A row whose scores are all below it loses every term and "
     "ends as 0 / 0. Start at -inf.",
     in_flash="extremes",
 )
@@ -92,7 +92,7 @@ def max_of_the_tile(m, s):
 @both(
     "maximum",
     "extremes",
-    "You take the maximum of the first tile and keep it. A later tile with larger logits overflows: update the "
+    "You take the maximum of the first tile and keep it. A later tile with larger scores overflows: update the "
     "maximum with every tile, and rescale what was summed so far.",
 )
 def max_of_the_first_tile(m, s):
@@ -102,7 +102,7 @@ def max_of_the_first_tile(m, s):
 @both(
     "maximum",
     "extremes",
-    "You use one maximum for all rows of a tile. A row whose logits lie far below it loses every term and ends as 0 "
+    "You use one maximum for all rows of a tile. A row whose scores lie far below it loses every term and ends as 0 "
     "/ 0. The maximum belongs to the row: amax(-1, keepdim=True).",
 )
 def one_max_for_all_rows(m, s):
@@ -112,7 +112,7 @@ def one_max_for_all_rows(m, s):
 @both(
     "forward",
     "extremes",
-    "You keep one running maximum for all queries. A row whose logits lie far below it loses every term and ends as 0 / 0. "
+    "You keep one running maximum for all queries. A row whose scores lie far below it loses every term and ends as 0 / 0. "
     "Each row has its own: amax(-1, keepdim=True).",
 )
 def one_max_for_all_queries(q, k, v, causal, block_q, block_k):
@@ -292,7 +292,7 @@ def ragged_tail_dropped(q, k, i, causal, block_q, block_k):
 @both(
     "forward",
     "value",
-    "You fill the last tile up with zeros, and the padded keys take part in the softmax with a logit of 0. Let the "
+    "You fill the last tile up with zeros, and the padded keys take part in the softmax with a score of 0. Let the "
     "last tile be smaller, or set those scores to -inf.",
 )
 def padded_keys_count(q, k, v, causal, block_q, block_k):
@@ -303,7 +303,7 @@ def padded_keys_count(q, k, v, causal, block_q, block_k):
 @both(
     "forward",
     "value",
-    "You fill the last tile up with zeros, and the padded keys take part in the softmax with a logit of 0. Let the "
+    "You fill the last tile up with zeros, and the padded keys take part in the softmax with a score of 0. Let the "
     "last tile be smaller, or set those scores to -inf.",
 )
 def padded_keys_count_in_short_blocks(q, k, v, causal, block_q, block_k):
@@ -533,7 +533,7 @@ def scale_in_halves(q, v):
 
 IN_HALVES = (
     "You multiply q and k in float16 or bfloat16. The product is rounded to that dtype: beyond 65504 it is infinite, "
-    "and in bfloat16 logits near 90 lie half a unit apart. Convert the tiles to float32 first."
+    "and in bfloat16 scores near 90 lie half a unit apart. Convert the tiles to float32 first."
 )
 
 

@@ -44,18 +44,18 @@ FAR = (*look.FORWARD, look.precise)
 
 
 def _far(d: Draw, *rest: int) -> list[Case]:
-    """Return large logits of every kind, forward alone."""
+    """Return large scores of every kind, forward alone."""
     q, k, v = qkv(d, 5, 7)
     rising = torch.arange(7.0, dtype=DOUBLE) * 800
     return [
-        forward_only(d, "logits x 20", (20 * q, k, v), *rest),
-        forward_only(d, "logits x 1000", (1000 * q, k, v), *rest),
-        forward_only(d, "logits that rise by 800 from key to key", towards(d, rising), *rest),
-        forward_only(d, "logits that fall by 800 from key to key", towards(d, -rising), *rest),
-        forward_only(d, "queries whose logits are near -3000, beside one near 3000", opposed(d), *rest),
-        forward_only(d, "logits near -131072", exact(d), *rest),
+        forward_only(d, "scores x 20", (20 * q, k, v), *rest),
+        forward_only(d, "scores x 1000", (1000 * q, k, v), *rest),
+        forward_only(d, "scores that rise by 800 from key to key", towards(d, rising), *rest),
+        forward_only(d, "scores that fall by 800 from key to key", towards(d, -rising), *rest),
+        forward_only(d, "queries whose scores are near -3000, beside one near 3000", opposed(d), *rest),
+        forward_only(d, "scores near -131072", exact(d), *rest),
         forward_only(d, "float16, products above 65504", far_in_half(d), *rest),
-        forward_only(d, "bfloat16, logits near 90", alike(d), *rest),
+        forward_only(d, "bfloat16, scores near 90", alike(d), *rest),
         forward_only(d, "bfloat16, products that cancel", nearly_opposite(d), *rest),
         forward_only(d, "float16, 40 values of 2000", heavy(), *rest),
     ]
@@ -69,7 +69,7 @@ task = Task(
         value(
             2,
             about="the output equals torch's, for all lengths, blocks, leading dimensions and dtypes",
-            why="Whether a block divides the lengths may change no number.",
+            why="The numbers are the same whether or not the block divides the lengths.",
             cases=lambda d: [
                 *(forward_only(d, f"{str(t)[6:]} input", qkv(d, 4, 7, dtype=t), 3) for t in DTYPES),
                 forward_only(d, "more queries than keys", qkv(d, 7, 4), 3),
@@ -86,7 +86,7 @@ task = Task(
                 *lopsided(d, 3, order=0),
                 forward_only(d, "one head: a leading dimension of 1", qkv(d, 3, 4, lead=(1,)), 2),
                 forward_only(d, "all by keyword", qkv(d, 3, 4), 2, keywords=("q", "k", "v", "block")),
-                forward_only(d, "logits 40 below one, with large values", far_below(d, DOUBLE), 4),
+                forward_only(d, "scores 40 below one, with large values", far_below(d, DOUBLE), 4),
                 forward_only(d, "one key, whole numbers", whole_numbers(d), 2),
             ],
             looks=(*VALUE, no_matrix),
@@ -94,18 +94,18 @@ task = Task(
         Check(
             "extremes",
             2,
-            about="logits of every size, and sums that lose nothing in float16 and bfloat16",
-            why="Each row needs a running maximum, all in between float32 (the product of q and scale too): round "
-            "once, at the end.",
+            about="scores of every size, and sums that lose nothing in float16 and bfloat16",
+            why="Each row needs a running maximum of its own. Everything in between is float32, the product of q and scale "
+            "too: round once, at the end.",
             cases=lambda d: [
                 *_far(d, 3),
                 forward_only(d, "bfloat16, 32 keys", many_keys()[0], 1),
                 forward_only(
-                    d, "one key, and 50 whose logits are 20 below and whose values are large", many_small(d), 8
+                    d, "one key, and 50 whose scores are 20 below and whose values are large", many_small(d), 8
                 ),
                 forward_only(d, "large values that cancel", in_pairs(d), 1),
-                forward_only(d, "one query whose largest logit is far above the others'", far_above(d), 3),
-                forward_only(d, "bfloat16, logits 40 below one, with large values", far_below(d), 4),
+                forward_only(d, "one query whose largest score is far above the others'", far_above(d), 3),
+                forward_only(d, "bfloat16, scores 40 below one, with large values", far_below(d), 4),
                 forward_only(d, "float16, 8 values of 30000", many_large(), 3),
             ],
             looks=FAR,

@@ -32,7 +32,7 @@ def _sibling_checks(cases: Callable, second: Callable) -> tuple[Check, ...]:
         cases: from a Draw and an order, the cases of value and gradient.
         second: from a Draw, arguments for the second order, gradcheck and the contract.
     """
-    both = "Forward and backward are what every later number rests on."
+    both = "Everything after this is computed from these numbers, so start here."
     return (
         value(1, about="the output equals torch's", why=both, cases=lambda d: cases(d, 0)),
         gradient(1, about="the gradients equal torch's", why=both, cases=lambda d: cases(d, 1), gradcheck=second),

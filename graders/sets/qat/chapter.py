@@ -35,7 +35,7 @@ def _sibling_checks(cases: Callable[[Draw, int], list[Case]], watched: Callable[
         cases: from a Draw and an order, inputs that reach every branch.
         watched: from a Draw, arguments for the second order and the contract.
     """
-    why = "The next number rests on this one."
+    why = "Everything after this is computed from these numbers, so start here."
     return (
         value(1, about="the output, in every dtype", why=why, cases=lambda d: cases(d, 0), looks=VALUE),
         gradient(1, about="the gradient that the chapter states", why=why, cases=lambda d: cases(d, 1)),
