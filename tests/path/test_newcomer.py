@@ -68,7 +68,7 @@ def test_set_01_from_the_first_cell_to_the_end_of_a_task(course: Path, lab: Lab)
     lab.write(answer, WRONG)
     assert lab.run(answer) == ""
     said = lab.run(lab.cell("def check_Square()"))
-    assert "AssertionError" in said and "NameError" not in said
+    assert "Is the upstream gradient in it, and the factor 2?" in said and "NameError" not in said
     if not coach:
         missing = lab.run(lab.below(answer, "import graders"))
         assert "No module named 'graders'" in missing
