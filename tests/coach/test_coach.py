@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -223,6 +224,9 @@ def test_a_test_file_is_judged() -> None:
     assert step.state == HOLDS
     (step,) = session.steps(find.find("SigmoidTests"), None)
     assert step.state == FAILS and "%%writefile" in step.message
+    assert session.summary([step], 1) == "Nothing holds yet; begin with catches."
+    part = replace(step, verdict=replace(step.verdict, earned=4.5))
+    assert session.summary([part], 1) == "Not all of it holds yet; begin with catches."
 
 
 def test_a_reader_s_own_module_names_are_seen(capsys) -> None:

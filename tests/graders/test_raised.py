@@ -48,6 +48,12 @@ ANSWERS = {  # what is changed of a right answer, how the sentence begins, and t
         "Your backward returns 2 gradients, and forward takes 1 argument",
         True,
     ),
+    "None": ({"saves": "ctx.save_for_backward(None)"}, "You compute with None here.", False),
+    "a number and a tensor": (
+        {"first": "x = x.clamp(0, torch.ones(1, dtype=x.dtype))"},
+        "clamp takes two numbers or two tensors, and one of each raises",
+        False,
+    ),
     "if": ({"first": "x = x if x > 0 else -x"}, "Python's if, and, or, min, max and", False),
     "a chain": ({"first": "x = torch.where(-1 <= x <= 1, x, x)"}, "Python's if, and, or, min, max and", False),
     "power": ({"first": "x = x ^ 2"}, "^ is not a power in Python, but the exclusive or of bits: write x ** 2", False),
@@ -182,6 +188,12 @@ def test_an_argument_that_is_used_where_it_is_not_known(setup: str, backward: st
     exec(FORGETS.format(setup=setup, backward=backward), names)
     verdict = load("relu")["LeakyReLU"].judge(check, local(names["LeakyReLU"].apply))
     assert verdict.message.startswith(said or "Right in") and (verdict.earned == verdict.points) == (not said)
+
+
+def test_a_sum_without_its_shape_is_told_from_one_that_went_too_far() -> None:
+    message = "function F returned an invalid gradient at index 1 - got [] but expected shape compatible with [{}]"
+    assert "Give it the shape: .reshape(alpha.shape)." in meaning(message.format("1"), ["x", "alpha"]).sentence
+    assert "added up too far" in meaning(message.format("3"), ["x", "alpha"]).sentence
 
 
 def test_a_return_that_is_missing_is_asked_for() -> None:
