@@ -1,7 +1,8 @@
 """Time of the fused kernels of book/d_kernels.ipynb against torch's own operations.
 
     python -m bench.kernels                  on the CPU: the C++ kernel under three sets of flags, and torch.compile
-    python -m bench.kernels --gpu            on a GPU: CUDA, Triton, torch.compile; FlashAttention in Triton, SDPA
+    python -m bench.kernels --gpu            on a GPU, some minutes: see bench/gpu.py
+    python -m bench.kernels --gpu --json book/gpu.json      and write what the page shows
     python -m bench.kernels --headers        what a build takes under three sets of torch's headers
     python -m bench.kernels --ways composed C++ --rows 64 --width 64 --repeats 3
 
@@ -13,16 +14,15 @@ each dtype; *forward* is one call, *backward* the gradients for x and bias from 
     C++              the page's extension with the page's flags
     C++ -O3          with -O3 alone
     C++ -O0          the flags that load_inline takes when it is given none
-    CUDA, Triton     the page's other two kernels (--gpu)
 
-The ways take turns, so that what else the machine does meets them all; medians, and their ratios to the first way. On a
-GPU every kernel is checked against torch before it is measured.
+The ways take turns, so that what else the machine does meets them all; medians, and their ratios to the first way.
 
 What it does not say: how fast a whole net becomes. The matrix products around the unit take most of its time.
 """
 
 import argparse
 import importlib.util
+import json
 import os
 import shutil
 import statistics
@@ -34,17 +34,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
-import nbformat
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils import cpp_extension
+
+from bench import gpu
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / "book/d_kernels.ipynb"
 DEFINITIONS = "page:definition"  # the tag of the cells that define what the page runs
 FLAGS = {"C++": None, "C++ -O3": ("-O3",), "C++ -O0": ()}
 CPU = ("composed", "torch.compile", "C++", "C++ -O3", "C++ -O0")
-GPU = ("composed", "torch.compile", "CUDA", "Triton")
 COMPILER = "a C++ compiler (Debian: apt-get install g++; macOS: xcode-select --install)"
 NEEDS = {  # what a way is built with, on the machine that measures it
     **dict.fromkeys(("C++", "C++ -O3", "C++ -O0", "--headers"), (COMPILER, "ninja")),
@@ -52,7 +51,7 @@ NEEDS = {  # what a way is built with, on the machine that measures it
     "CUDA": (COMPILER, "ninja", "nvcc"),
 }
 DTYPES = ("float32", "bfloat16", "float16")
-LENGTHS = (512, 1024, 2048, 4096, 8192)
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384)
 
 
 STABLE = """
@@ -97,8 +96,8 @@ def headers() -> str:
 
 def page(folder: Path) -> ModuleType:
     """The page's definitions as a module, in a file in `folder`: Triton reads the source of its kernels."""
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    source = "\n\n\n".join(cell.source for cell in cells if DEFINITIONS in cell.metadata.get("tags", []))
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]  # a GPU's machine may have no Jupyter
+    source = "\n\n\n".join("".join(cell["source"]) for cell in cells if DEFINITIONS in cell["metadata"].get("tags", []))
     file = folder / "page.py"
     file.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("page", file)
@@ -109,8 +108,6 @@ def page(folder: Path) -> ModuleType:
 
 def kernels(module: ModuleType, way: str) -> tuple[Callable, Callable]:
     """The forward and backward of one way of the gated unit."""
-    if way == "Triton":
-        return module.triton_forward, module.triton_backward
     flags = FLAGS.get(way)
     built = module.build() if flags is None else module.build(flags=flags)
     return built.geglu_forward, built.geglu_backward
@@ -126,23 +123,19 @@ def function(module: ModuleType, way: str) -> Callable[[Tensor, Tensor], Tensor]
     return lambda x, bias: module.Geglu.apply(x, bias, pair)
 
 
-def clock(run: Callable[[], object], device: str) -> float:
+def clock(run: Callable[[], object]) -> float:
     """Seconds of one call."""
-    if device == "cuda":
-        torch.cuda.synchronize()
     start = time.perf_counter()
     run()
-    if device == "cuda":
-        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
-def medians(runs: dict[str, Callable[[], object]], repeats: int, device: str) -> dict[str, float]:
+def medians(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """The median seconds of each of `runs`, which take turns, after two rounds that warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 2):
         for name, run in runs.items():
-            taken = clock(run, device)
+            taken = clock(run)
             if turn > 1:
                 seconds[name].append(taken)
     return {name: statistics.median(values) for name, values in seconds.items()}
@@ -152,41 +145,13 @@ def unit(functions: dict[str, Callable], dtype: str, options: argparse.Namespace
     """Seconds of the gated unit in one dtype: {"forward": {way: seconds}, "backward": ...}."""
     random = torch.Generator().manual_seed(0)
     shapes = (options.rows, 2 * options.width), (2 * options.width,), (options.rows, options.width)
-    x, bias, g = (torch.randn(s, generator=random).to(options.device, getattr(torch, dtype)) for s in shapes)
+    x, bias, g = (torch.randn(s, generator=random).to(getattr(torch, dtype)) for s in shapes)
     x.requires_grad_(), bias.requires_grad_()
     graphs = {name: f(x, bias) for name, f in functions.items()}
     backward = {name: lambda y=y: torch.autograd.grad(y, (x, bias), g, retain_graph=True) for name, y in graphs.items()}
     with torch.no_grad():
-        forward = medians(
-            {name: lambda f=f: f(x, bias) for name, f in functions.items()}, options.repeats, options.device
-        )
-    return {"forward": forward, "backward": medians(backward, options.repeats, options.device)}
-
-
-def attention(module: ModuleType, options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Seconds of attention, causal, bfloat16: {"forward, N = 512": {way: seconds}, ...}."""
-    found = {}
-    for n in options.lengths:
-        q, k, v, g = torch.randn(4, 4, 16, n, 64, device="cuda", dtype=torch.bfloat16).unbind()
-        for t in (q, k, v):
-            t.requires_grad_()
-        ways = {
-            "SDPA": lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-            "Triton": lambda q=q, k=k, v=v: module.triton_flash(q, k, v, True, 64),
-        }
-        torch.testing.assert_close(ways["Triton"](), ways["SDPA"](), rtol=3e-2, atol=3e-2)
-        with torch.no_grad():
-            found[f"forward, N = {n}"] = medians(ways, options.repeats, "cuda")
-        graphs = {name: run() for name, run in ways.items()}
-        found[f"backward, N = {n}"] = medians(
-            {
-                name: lambda y=y, q=q, k=k, v=v, g=g: torch.autograd.grad(y, (q, k, v), g, retain_graph=True)
-                for name, y in graphs.items()
-            },
-            options.repeats,
-            "cuda",
-        )
-    return found
+        forward = medians({name: lambda f=f: f(x, bias) for name, f in functions.items()}, options.repeats)
+    return {"forward": forward, "backward": medians(backward, options.repeats)}
 
 
 def table(title: str, rows: dict[str, dict[str, float]]) -> str:
@@ -228,26 +193,33 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
         prog="python -m bench.kernels", description="Time of the page's fused kernels against torch's operations."
     )
     parser.add_argument("--gpu", action="store_true", help="measure the kernels for GPUs, and attention")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="with --gpu: write what the page shows there")
     parser.add_argument("--headers", action="store_true", help="measure builds instead")
-    parser.add_argument("--ways", nargs="+", metavar="WAY", help=f"of {', '.join(dict.fromkeys(CPU + GPU))}")
+    parser.add_argument("--ways", nargs="+", metavar="WAY", help=f"on the CPU, of {', '.join(CPU)}")
     parser.add_argument("--dtypes", nargs="+", choices=("float64", *DTYPES), default=DTYPES)
-    parser.add_argument("--rows", type=positive, default=2048)
-    parser.add_argument("--width", type=positive, default=4096, help="of each half of x; default: 4096")
+    parser.add_argument("--rows", type=positive, help="default: 2048, on a GPU 16384")
+    parser.add_argument("--width", type=positive, help="of each half of x; default: 4096, on a GPU 8192")
     parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="N", help="of attention")
     parser.add_argument("--threads", type=positive, default=torch.get_num_threads(), help="on the CPU; default: all")
-    parser.add_argument("--repeats", type=positive, default=15, help="the median of so many; default: 15")
+    parser.add_argument("--repeats", type=positive, default=15, help="on the CPU, the median of so many; default: 15")
     options = parser.parse_args(given)
     if options.gpu and not torch.cuda.is_available():
         parser.exit(2, "python -m bench.kernels --gpu: torch finds no GPU here\n")
     if options.gpu and importlib.util.find_spec("triton") is None:
         parser.exit(2, "python -m bench.kernels --gpu: Triton is not installed here, pip install triton==3.7.1\n")
-    offered = GPU if options.gpu else CPU
-    options.ways = options.ways or list(offered)
-    if unknown := [way for way in options.ways if way not in offered]:
-        parser.error(f"--ways: {', '.join(unknown)}: not among {', '.join(offered)}")
-    if tools := absent(["--headers"] if options.headers else options.ways):
+    if (options.json or tuple(options.lengths) != LENGTHS) and not options.gpu:
+        parser.error(f"{'--json' if options.json else '--lengths'}: for --gpu alone")
+    if options.gpu and options.ways:
+        parser.error("--ways: for the CPU; with --gpu all are measured")
+    options.rows = options.rows or (16_384 if options.gpu else 2048)
+    options.width = options.width or (8192 if options.gpu else 4096)
+    options.command = " ".join(["python -m bench.kernels", *(sys.argv[1:] if given is None else given)])
+    options.ways = options.ways or list(CPU)
+    if unknown := [way for way in options.ways if way not in CPU]:
+        parser.error(f"--ways: {', '.join(unknown)}: not among {', '.join(CPU)}")
+    needed = ["CUDA", "torch.compile"] if options.gpu else ["--headers"] if options.headers else options.ways
+    if tools := absent(needed):
         parser.exit(2, f"python -m bench.kernels: not found: {', '.join(tools)}. Install it, or choose by --ways\n")
-    options.device = "cuda" if options.gpu else "cpu"
     return options
 
 
@@ -261,6 +233,21 @@ def main(given: list[str] | None = None) -> int:
         return 130
 
 
+def told(text: str) -> None:
+    """One line of progress, in place of the last."""
+    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def measured_on_a_gpu(module: ModuleType, options: argparse.Namespace) -> int:
+    """Measure on a GPU, print, and write what the page shows; 1 where a list does not pass."""
+    found = gpu.everything(module, options, told)
+    told("")
+    print(gpu.tables(found))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return int(not all(passed for results in found["proofs"].values() for passed in results.values()))
+
+
 def measure(options: argparse.Namespace) -> int:
     """Measure, and print the tables."""
     if options.headers:
@@ -269,31 +256,21 @@ def measure(options: argparse.Namespace) -> int:
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
         module = page(Path(folder))
+        if options.gpu:
+            return measured_on_a_gpu(module, options)
         functions = {}
         for way in options.ways:
-            print(f"\r\033[Kpreparing {way}", end="", file=sys.stderr)
-            if options.gpu and way in ("CUDA", "Triton"):
-                pair = kernels(module, way)
-                if not all(module.checks(pair, options.device).values()):
-                    print(
-                        f"\r\033[Kbench.kernels: {way} is wrong: {module.checks(pair, options.device)}", file=sys.stderr
-                    )
-                    return 1
-                functions[way] = lambda x, bias, pair=pair: module.Geglu.apply(x, bias, pair)
-            else:
-                functions[way] = function(module, way)
+            told(f"preparing {way}")
+            functions[way] = function(module, way)
         rows = {}
         for dtype in options.dtypes:
-            print(f"\r\033[Kmeasuring {dtype}", end="", file=sys.stderr)
+            told(f"measuring {dtype}")
             for what, seconds in unit(functions, dtype, options).items():
                 rows[f"{dtype} {what}"] = seconds
-        print("\r\033[K", end="", file=sys.stderr)
-        name = torch.cuda.get_device_name() if options.gpu else f"cpu with {options.threads} thread(s)"
+        told("")
         shape = f"x ({options.rows}, {2 * options.width})"
-        print(table(f"Gated unit on {name}, {shape}, torch {torch.__version__}, medians of {options.repeats}", rows))
-        if options.gpu:
-            title = "Attention, causal, bfloat16, 4 x 16 heads of width 64"
-            print("\n" + table(title, attention(module, options)))
+        where = f"cpu with {options.threads} thread(s)"
+        print(table(f"Gated unit on {where}, {shape}, torch {torch.__version__}, medians of {options.repeats}", rows))
     return 0
 
 

@@ -732,3 +732,31 @@ def traffic_bars(ways):
         ylim=(len(passes) - 0.3, -0.6),
     )
     ax.set_axis_off()
+
+
+def speed_by_length(rows, width):
+    """Draw how many operations a second ways to compute attention reach, by the length.
+
+    Args:
+        rows: of a way, its width d, its length N, and TFLOP/s forward and backward.
+        width: the d that is drawn.
+    """
+    dashes = {"plain": ":", "Triton": "-", "SDPA, flash": "-.", "FlexAttention": "--", "SDPA, cuDNN": (0, (1, 1))}
+    axes = canvas(height=5.6, rows=2)[1]
+    for ax, kind, color in zip(axes, ("forward", "backward"), (BLUE, ORANGE), strict=True):
+        lines = {
+            way: [(r["N"], r[f"{kind} TFLOP/s"]) for r in rows if (r["way"], r["d"]) == (way, width)] for way in dashes
+        }
+        room, below = 0.075 * max(y for points in lines.values() for _, y in points), 0.0
+        for way, points in sorted(lines.items(), key=lambda item: item[1][-1][1]):
+            own = way == "Triton"
+            ax.plot(*zip(*points, strict=True), color=color, ls=dashes[way], lw=2.6 if own else 1.6)
+            below = max(points[-1][1], below + room)
+            words = "this page's kernel" if own else way
+            ax.text(18_000, below, words, va="center", size=10, weight="bold" if own else "normal")
+        lengths = [n for n, _ in lines["Triton"]]
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(lengths, [str(n) if n < 1024 else f"{n // 1024}k" for n in lengths])
+        ax.set(title=f"{kind}, TFLOP/s", ylim=(0, None), xlim=(460, 120_000))
+        ax.spines["bottom"].set_bounds(lengths[0], lengths[-1])
+    axes[-1].set_xlabel("N, the number of queries and of keys")

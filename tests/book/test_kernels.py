@@ -287,7 +287,7 @@ with warnings.catch_warnings(action="ignore"):
 
 
 @triton.jit
-def padded_keys_seen(qi, kj, i, j, nk, scale, CAUSAL: constexpr):
+def padded_keys_seen(qi, kj, i, j, nk, scale, CAUSAL: constexpr, EVEN: constexpr):
     s = dot(qi, tl.trans(kj)) * scale
     if CAUSAL:
         s = tl.where(j[None, :] <= i[:, None], s, -float("inf"))
@@ -319,10 +319,10 @@ for kind, T in kinds.items():
     types = dict.fromkeys(("lse", "delta", "sums"), f"*{wider}") | dict.fromkeys(("rows", "n", "nq", "nk", "d"), "i32")
     for kernel in (square_kernel, slope_kernel, forward_kernel, backward_kernel, flash_forward, flash_dq, flash_dkdv):
         constants = {"CHUNK": 16, "BLOCK": 256, "A": getattr(tl, "float" + wider[2:])}
-        constants |= {"CAUSAL": True, "B": 64, "D": 64, "T": T}
+        constants |= {"CAUSAL": True, "B": 64, "C": 64, "D": 64, "T": T, "EVEN": False, "scale": 0.125}
         constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
-        signature = {name: types.get(name, f"*{kind}") for name in kernel.arg_names} | {"scale": "fp32"}
-        signature = {name: signature[name] for name in kernel.arg_names} | dict.fromkeys(constants, "constexpr")
+        signature = {name: types.get(name, f"*{kind}") for name in kernel.arg_names}
+        signature |= dict.fromkeys(constants, "constexpr")
         made = triton.compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 90, 32))
         assert made.asm["cubin"]
         print(kernel.__name__, kind, made.metadata.shared)

@@ -19,9 +19,9 @@ def test_a_table() -> None:
 
 def test_the_ways_take_turns_and_the_first_rounds_are_not_counted(monkeypatch) -> None:
     seen, seconds = [], iter([100.0, 100.0, 100.0, 100.0, 1.0, 4.0, 2.0, 5.0, 9.0, 6.0])
-    monkeypatch.setattr(bench, "clock", lambda run, device: run() or next(seconds))
+    monkeypatch.setattr(bench, "clock", lambda run: run() or next(seconds))
     runs = {name: lambda name=name: seen.append(name) for name in "ab"}
-    assert bench.medians(runs, 3, "cpu") == {"a": 2.0, "b": 5.0}
+    assert bench.medians(runs, 3) == {"a": 2.0, "b": 5.0}
     assert seen == ["a", "b"] * 5
 
 
@@ -64,6 +64,19 @@ def test_what_needs_no_compiler_asks_for_none(monkeypatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: None)
     assert bench.absent(["composed", "Triton"]) == []
     assert len(bench.absent(["CUDA", "C++"])) >= 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--json", "gpu.json"], "--json: for --gpu alone"),
+        (["--lengths", "512"], "--lengths: for --gpu alone"),
+    ],
+)
+def test_what_a_gpu_alone_is_asked_is_refused_elsewhere(given, said, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        bench.main(given)
+    assert stop.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_an_unknown_way_is_named(capsys) -> None:

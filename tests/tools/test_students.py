@@ -44,7 +44,9 @@ def make(root):
     (root / "book/checklist.py").write_text("ITEMS = {}\n")
     shutil.copy(root / "book/01_tiny.ipynb", root / "book/a_errors.ipynb")
     (root / "bench").mkdir()
-    (root / "bench/kernels.py").write_text('"""Measures."""\n')
+    (root / "book/gpu.json").write_text("{}\n")
+    for name in ("kernels", "gpu"):
+        (root / f"bench/{name}.py").write_text('"""Measures."""\n')
     for module, text in CODE.items():
         (root / module).parent.mkdir(parents=True, exist_ok=True)
         (root / module).write_text(text)
@@ -57,7 +59,7 @@ def make(root):
 def small(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("small"))
     said = students.students(root)
-    assert "custom-gradients.zip: 16 files" in said and "study.zip" in said
+    assert "custom-gradients.zip: 18 files" in said and "study.zip" in said
     return root
 
 
