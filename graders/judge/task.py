@@ -441,7 +441,14 @@ class Task:
         """Return a mistake that other checks named and that this one would find by the same look."""
         named = {verdict.mistake for verdict in before}
         told = [m for m in self.mistakes if m.name in named]
-        return next((m for m in told if self.loses_by(m, check, seed) == look), None)
+        return next((m for m in told if self._by_this_look(m, check, look, seed)), None)
+
+    def _by_this_look(self, mistake: Mistake, check: Check, look: str, seed: int) -> bool:
+        """Return whether the check finds fault with a mistake by this look: as the index says, where it knows."""
+        looks = self.index.get(mistake.name, {}).get(check.name, [])
+        if looks and (look not in looks or len(looks) == 1):
+            return look in looks
+        return self.loses_by(mistake, check, seed) == look
 
     def _recognise(self, check: Check, look: str, operation: Operation, seed: int) -> Mistake | None:
         """Return the one known mistake that behaves, on fresh inputs, as this operation does; None if several do.
