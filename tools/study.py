@@ -36,7 +36,7 @@ MAIN = Path(__file__).with_name("coach_commands.py")  # ``graders/__main__.py`` 
 BESIDES = ", with a coach that names your mistake"
 COACH = """In an exercise, `coach(Square)` judges what you have written by all checks of its task. Where one fails it
 names the mistake, shows the case as code that you can run, and says where the course explains it. Once a task passes,
-`solutions(Square)` opens three right ways to write it. In a terminal, `python -m graders study` shows what is done
+`coach.solutions(Square)` opens right ways to write it. In a terminal, `python -m graders study` shows what is done
 and what comes next. All of it runs on your machine, and nothing leaves it.
 
 """

@@ -1,12 +1,12 @@
 """The coach: it judges an answer where it is written, and names the mistake.
 
-    from graders import coach, solutions
+    from graders import coach
 
     coach(Square)              # all checks of the task that this class is named after
     coach(Mine, "Square")      # the same, of a class of another name
     coach("SigmoidTests")      # a test file, by the name of its task
     coach()                    # the tasks of the set, and which of them are done
-    solutions(Square)          # three right ways, once the task has passed
+    coach.solutions(Square)    # right ways to write it, once the task has passed
 
 It runs your code in this process, as you would, and nothing leaves your machine. Ctrl-C, or "Interrupt Kernel", stops
 it.

@@ -39,7 +39,7 @@ def coach(thing: object = None, where: str = "", *, depth: int = 1) -> None:
 
 
 def solutions(thing: object, where: str = "", *, anyway: bool = False, depth: int = 1) -> None:
-    """Show three right ways to solve a task, each with a sentence on when to prefer it.
+    """Show up to three right ways to solve a task, each with a sentence on when to prefer it.
 
     Args:
         thing: the Function or the function, or its name.
@@ -53,7 +53,7 @@ def solutions(thing: object, where: str = "", *, anyway: bool = False, depth: in
         if not (anyway or state.read().done(found.key) or _asked(found)):
             print(
                 f"{found.task.name} has not passed yet; coach({name}) says what is left. "
-                f"To see the solutions all the same: solutions({name}, anyway=True)."
+                f"To see the solutions all the same: coach.solutions({name}, anyway=True)."
             )
             return
         ways(found).show(Screen())

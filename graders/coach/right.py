@@ -44,7 +44,11 @@ class Ways:
     def text(self) -> str:
         """Return them as text."""
         parts = [f"{i}. {way.when}\n\n{textwrap.indent(way.code, '    ')}\n" for i, way in enumerate(self.each, 1)]
-        return "\n".join([f"{self.found.task.name}: {len(self.each)} right ways", "", *parts])
+        return "\n".join([f"{self.found.task.name}: {self.title()}", "", *parts])
+
+    def title(self) -> str:
+        """Return how many there are, in words."""
+        return f"{len(self.each)} right way{'s' * (len(self.each) > 1)}"
 
     def html(self) -> str:
         """Return them as HTML."""
@@ -53,7 +57,7 @@ class Ways:
             f'<p style="margin:12px 0 4px"><b>{i}.</b> {escape(way.when)}</p>{highlighted(way.code)}'
             for i, way in enumerate(self.each, 1)
         ]
-        return f"<div><p><b>{name}: {len(self.each)} right ways</b></p>{''.join(parts)}</div>"
+        return f"<div><p><b>{name}: {self.title()}</b></p>{''.join(parts)}</div>"
 
 
 @cache

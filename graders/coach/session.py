@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from graders.coach.find import CoachError, Found, named, operation
 from graders.coach.links import Link, link
+from graders.coach.right import COUNT
 from graders.coach.trying import next_step
 from graders.inside.pristine import pristine
 from graders.judge.once import waits
@@ -201,7 +202,9 @@ def closing(found: Found, steps: Sequence[Step]) -> list[str]:
     total = count(found.task)
     said = [summary(steps, total)]
     if len(steps) == total and all(step.state == HOLDS for step in steps):
-        said.append(f"solutions({found.task.name}) shows three right ways, and when to prefer which.")
+        many = min(len(found.task.solutions), COUNT)
+        ways = f"{('two', 'three')[many - 2]} right ways, and when to prefer which" if many > 1 else "one right way"
+        said.append(f"coach.solutions({found.task.name}) shows {ways}.")
         said += filter(None, [beyond(found)])
     return said
 

@@ -48,7 +48,7 @@ def judged(source: str, task: str = "Square") -> list[Step]:
 def test_a_right_answer_hears_that_all_holds(capsys) -> None:
     out = said(capsys, defined(RIGHT))
     assert out.count("\nholds ") == 4 and "All 4 checks hold." in out
-    assert "solutions(Square) shows three right ways" in out and "Not judged here: grading also" in out
+    assert "coach.solutions(Square) shows three right ways" in out and "Not judged here: grading also" in out
 
 
 def test_a_mistake_is_named_and_what_holds_is_said_too(capsys) -> None:
@@ -333,7 +333,7 @@ def test_in_a_notebook_one_table_is_replaced(monkeypatch, capsys) -> None:
 
 def test_in_a_kernel(tmp_path: Path) -> None:
     """The one test with a kernel: what a notebook in JupyterLab keeps is the table as it is at the end."""
-    sources = ["import torch\nfrom graders import coach, solutions", f"{HALF}\ncoach(Square)", "solutions(Square)"]
+    sources = ["import torch\nfrom graders import coach", f"{HALF}\ncoach(Square)", "coach.solutions(Square)"]
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADERS_STUDY": str(tmp_path / "study.json")}
     client = NotebookClient(made, kernel_name="python3", timeout=120)

@@ -84,7 +84,7 @@ def test_set_01_from_the_first_cell_to_the_end_of_a_task(course: Path, lab: Lab)
     if coach:
         said = lab.run(asked)
         assert "missing" not in said and "not yet" not in said, said
-        opened = lab.run(lab.below(asked, "solutions(Square)"))
+        opened = lab.run(lab.below(asked, "coach.solutions(Square)"))
         assert opened.count("class ") >= 3 and "In the form of chapter 1" in opened, opened
     lab.save()
     said = typed(course, python, "doctor.pyz")
