@@ -343,3 +343,27 @@ def test_the_page_names_the_commands_that_exist() -> None:
     text = (ROOT / "book/d_kernels.ipynb").read_text(encoding="utf-8")
     for option in ("--gpu", "--headers"):
         assert f"python -m bench.kernels {option}" in text and f'"{option}"' in Path(bench.__file__).read_text()
+
+
+def test_what_the_page_says_of_a_gpu_is_what_was_measured() -> None:
+    gpu = json.loads((ROOT / "book/gpu.json").read_text(encoding="utf-8"))
+    assert all(gpu["machine"].values()) and gpu["command"] == "python -m bench.kernels --gpu --json book/gpu.json"
+    assert len(gpu["proofs"]) == 5 and all(all(passed.values()) for passed in gpu["proofs"].values())
+    assert gpu["race"]["most"] <= 7 < gpu["race"]["right"]
+    rows = {(row["way"], row["d"], row["N"]): row for row in gpu["attention"]}
+    at = {way: rows[way, 128, 4096] for way in ("plain", "SDPA, flash", "FlexAttention", "SDPA, cuDNN", "Triton")}
+    for speed in ("forward TFLOP/s", "backward TFLOP/s"):
+        own = at["Triton"][speed]
+        assert own > at["SDPA, flash"][speed]
+        assert at["FlexAttention"][speed] < 1.3 * own and at["SDPA, cuDNN"][speed] < 1.7 * own
+    text = (ROOT / "book/d_kernels.ipynb").read_text(encoding="utf-8")
+    for way, words in (("plain", "plain {}"), ("SDPA, flash", "flash kernel {}"), ("Triton", "this page's kernel {}")):
+        assert words.format(f"{at[way]['forward TFLOP/s']:.0f}") in text, "the alternative text of the figure"
+    ratios = [
+        rows[w, 128, n]["forward TFLOP/s"] / rows["plain", 128, n]["forward TFLOP/s"] for w, d, n in rows if d == 128
+    ]
+    fused = [ratio for ratio in ratios if ratio != 1]
+    assert round(min(fused)) == 2 and round(max(fused)) == 7, "the figure's title"
+    unit = gpu["unit"]["ms"]
+    assert unit["bfloat16"]["backward"]["torch.compile"] > 2 * unit["bfloat16"]["backward"]["Triton"]
+    assert unit["float32"]["backward"]["torch.compile"] > 1.2 * unit["float32"]["backward"]["Triton"]
