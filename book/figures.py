@@ -356,9 +356,10 @@ def checkpoint_timeline(plain, every):
     ax.fill_between(steps, kept, alive, step="mid", color=ORANGE, alpha=0.5, lw=0)
     ax.step(steps, alive, where="mid", color=ORANGE)
     ax.text(20, 14.5, "no checkpoint: 17", color=INK)
-    ax.text(29, 9, "computed again: 8", color=ORANGE)
+    ax.text(29, 8, "at most 8: 4 kept,\n4 computed again", color=ORANGE)
     ax.text(7, 4.4, "kept", color=BLUE)
     ax.set(xlabel="step: a layer forward, forward again, or backward", ylabel="activations kept", ylim=(0, 18))
+    ax.set_yticks(range(0, 17, 4))
 
 
 def memory_time(ks, rows):
@@ -598,12 +599,13 @@ def fault_patterns():
             ax.add_patch(plt.Rectangle((j, i), 0.94, 0.94, fc=RED if off else "none", ec=INK, lw=0.8))
             word = {"s": f"{number + 0:g}".replace("-", "−"), "weight": "bold" if off else "normal"}
             ax.text(j + 0.47, i + 0.5, **word, color="black" if off else INK, ha="center", va="center")
-        ax.set(title=f"{name}\n{(matrix != right).sum()} of 16 differ", xlim=(0, 4), ylim=(4, 0), aspect="equal")
+        title = ("the running sum\n" if name == "transposed" else "") + name
+        ax.set(title=f"{title}\n{(matrix != right).sum()} of 16 differ", xlim=(0, 4), ylim=(4, 0), aspect="equal")
         ax.set_xticks([0.5, 1.5, 2.5, 3.5], ["y₀", "y₁", "y₂", "y₃"])
         ax.set_yticks([0.5, 1.5, 2.5, 3.5], [f"x{'₀₁₂₃'[i]} = {t:g}".replace("-", "−") for i, t in enumerate(x)])
         ax.tick_params(length=0, labelleft=ax in axes[::2])
         ax.set_frame_on(False)
-    figure.suptitle("Each fault of a backward leaves a pattern of its own.\nFilled: where backward is wrong.")
+    figure.suptitle("Each of these faults leaves a pattern of its own.\nFilled: where backward is wrong.")
 
 
 def one_tile():
