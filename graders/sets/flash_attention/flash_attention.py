@@ -267,10 +267,10 @@ class Inner(Function):
         wide = torch.promote_types(q.dtype, torch.float32)
         scale = q.shape[-1] ** -0.5
         o = q.new_empty(*q.shape[:-1], v.shape[-1])
-        lse = torch.empty(q.shape[:-1], dtype=wide)
+        lse = q.new_empty(q.shape[:-1], dtype=wide)
         for i in range(0, q.shape[-2], block_q):
             q_i = q[..., i : i + block_q, :].to(wide)
-            rows = torch.arange(i, i + q_i.shape[-2])
+            rows = torch.arange(i, i + q_i.shape[-2], device=q.device)
             m = torch.full_like(q_i[..., :1], -math.inf)
             total, acc = torch.zeros_like(m), 0.0
             for j in range(0, k.shape[-2], block_k):
@@ -279,7 +279,8 @@ class Inner(Function):
                 k_j, v_j = (t[..., j : j + block_k, :].to(wide) for t in (k, v))
                 s = scale * q_i @ k_j.mT
                 if causal:
-                    s = s.masked_fill(torch.arange(j, j + k_j.shape[-2]) > rows[:, None], -math.inf)
+                    columns = torch.arange(j, j + k_j.shape[-2], device=q.device)
+                    s = s.masked_fill(columns > rows[:, None], -math.inf)
                 new = torch.maximum(m, s.amax(-1, keepdim=True))
                 p, shrink = torch.exp(s - new), torch.exp(m - new)
                 total, acc, m = shrink * total + p.sum(-1, keepdim=True), shrink * acc + p @ v_j, new
@@ -299,10 +300,10 @@ class Inner(Function):
         q, k, v, o, lse = ctx.saved_tensors
         causal, block_q, block_k = ctx.rest
         scale = q.shape[-1] ** -0.5
-        dq, dk, dv = (torch.zeros(t.shape, dtype=lse.dtype) for t in (q, k, v))
+        dq, dk, dv = (t.new_zeros(t.shape, dtype=lse.dtype) for t in (q, k, v))
         for i in range(0, q.shape[-2], block_q):
             q_i, g_i, o_i = (t[..., i : i + block_q, :].to(lse.dtype) for t in (q, g, o))
-            rows = torch.arange(i, i + q_i.shape[-2])
+            rows = torch.arange(i, i + q_i.shape[-2], device=q.device)
             delta = (g_i * o_i).sum(-1, keepdim=True)
             for j in range(0, k.shape[-2], block_k):
                 if causal and j >= i + block_q:
@@ -310,7 +311,8 @@ class Inner(Function):
                 k_j, v_j = (t[..., j : j + block_k, :].to(lse.dtype) for t in (k, v))
                 p = torch.exp(scale * q_i @ k_j.mT - lse[..., i : i + block_q, None])
                 if causal:
-                    p = p.masked_fill(torch.arange(j, j + k_j.shape[-2]) > rows[:, None], 0)
+                    columns = torch.arange(j, j + k_j.shape[-2], device=q.device)
+                    p = p.masked_fill(columns > rows[:, None], 0)
                 ds = scale * p * (g_i @ v_j.mT - delta)
                 dq[..., i : i + block_q, :] += ds @ k_j
                 dk[..., j : j + block_k, :] += ds.mT @ q_i
@@ -345,10 +347,10 @@ class FlashOlder(Function):
         m = [t.new_full((*t.shape[:-1], 1), -math.inf, dtype=wide) for t in q_tiles]
         total = [torch.zeros_like(t) for t in m]
         acc = [t.new_zeros(*t.shape[:-1], v.size(-1), dtype=wide) for t in q_tiles]
-        for k_j, v_j, at in zip(
-            k.split(block_k, -2), v.split(block_k, -2), torch.arange(n_k).split(block_k), strict=True
-        ):
-            for t, (q_i, rows) in enumerate(zip(q_tiles, torch.arange(n_q).split(block_q), strict=True)):
+        row_tiles = torch.arange(n_q, device=q.device).split(block_q)
+        column_tiles = torch.arange(n_k, device=q.device).split(block_k)
+        for k_j, v_j, at in zip(k.split(block_k, -2), v.split(block_k, -2), column_tiles, strict=True):
+            for t, (q_i, rows) in enumerate(zip(q_tiles, row_tiles, strict=True)):
                 s = q_i.to(wide).matmul(k_j.to(wide).transpose(-2, -1)).mul(scale)
                 if causal:
                     s = torch.where(rows[:, None] >= at, s, -torch.inf)
@@ -368,11 +370,10 @@ class FlashOlder(Function):
         q, k, v, o, lse = ctx.saved_tensors
         wide, scale = lse.dtype, q.size(-1) ** -0.5
         delta = (g.to(wide) * o.to(wide)).sum(-1, keepdim=True)
-        dq = torch.zeros(q.shape, dtype=wide)
-        queries = [t.split(ctx.block_q, -2) for t in (q, g, lse, delta, dq)] + [
-            torch.arange(q.size(-2)).split(ctx.block_q)
-        ]
-        keys = [t.split(ctx.block_k, -2) for t in (k, v)] + [torch.arange(k.size(-2)).split(ctx.block_k)]
+        dq = q.new_zeros(q.shape, dtype=wide)
+        rows, columns = (torch.arange(t.size(-2), device=q.device) for t in (q, k))
+        queries = [t.split(ctx.block_q, -2) for t in (q, g, lse, delta, dq)] + [rows.split(ctx.block_q)]
+        keys = [t.split(ctx.block_k, -2) for t in (k, v)] + [columns.split(ctx.block_k)]
         dk, dv = [], []
         for k_j, v_j, at in zip(*keys, strict=True):
             k_j, v_j = k_j.to(wide), v_j.to(wide)
@@ -403,7 +404,7 @@ class FlashRecomputing(Function):
 
     @staticmethod
     def forward(q, k, v, causal, block_q, block_k):
-        o = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype)
+        o = q.new_empty(*q.shape[:-1], v.shape[-1])
         for i in range(0, q.shape[-2], block_q):
             lse = _row_lse(q, k, causal, i, block_q, block_k)
             o[..., i : i + block_q, :] = sum(
@@ -420,7 +421,7 @@ class FlashRecomputing(Function):
     def backward(ctx, g):
         q, k, v = ctx.saved_tensors
         blocks = ctx.causal, ctx.block_q, ctx.block_k
-        dq, dk, dv = (torch.zeros(t.shape, dtype=torch.float64) for t in (q, k, v))
+        dq, dk, dv = (t.new_zeros(t.shape, dtype=torch.float64) for t in (q, k, v))
         for i in range(0, q.shape[-2], ctx.block_q):
             lse, g_i = _row_lse(q, k, ctx.causal, i, *blocks[1:]), _tile(g, i, ctx.block_q)
             delta = 0
@@ -449,7 +450,7 @@ def _scores(q: Tensor, k: Tensor, causal: bool, i: int, block_q: int, block_k: i
 
 def _row_lse(q: Tensor, k: Tensor, causal: bool, i: int, block_q: int, block_k: int) -> Tensor:
     """Return lse of one block of queries."""
-    lse = torch.tensor(-math.inf, dtype=torch.float64)
+    lse = q.new_full((), -math.inf, dtype=torch.float64)
     for _, s in _scores(q, k, causal, i, block_q, block_k):
         lse = torch.logaddexp(lse, s.logsumexp(-1, keepdim=True))
     return lse
@@ -476,8 +477,9 @@ class _Flat(Function):
                 )
                 s = torch.bmm(q_i, k_j.transpose(1, 2)) / math.sqrt(q.shape[2])
                 if causal:
-                    hidden = torch.arange(j, j + k_j.shape[1])[None] > torch.arange(i, i + q_i.shape[1])[:, None]
-                    s = s.masked_fill(hidden, torch.finfo(wide).min)
+                    rows = torch.arange(i, i + q_i.shape[1], device=q.device)
+                    columns = torch.arange(j, j + k_j.shape[1], device=q.device)
+                    s = s.masked_fill(columns > rows[:, None], torch.finfo(wide).min)
                 lse_j, out_j = s.logsumexp(-1, keepdim=True), torch.bmm(s.softmax(-1), v_j)
                 if out is None:
                     out, lse = out_j, lse_j
@@ -507,8 +509,8 @@ class _Flat(Function):
             rows, columns = slice(i, i + ctx.block_q), slice(j, j + ctx.block_k)
             s = torch.einsum("nid,njd->nij", q[:, rows].to(lse), k[:, columns].to(lse)) / math.sqrt(q.shape[2])
             if ctx.causal:
-                far = torch.arange(k.shape[1])[columns] - torch.arange(q.shape[1])[rows, None]
-                s = s.masked_fill(far > 0, -math.inf)
+                all_rows, all_columns = (torch.arange(t.shape[1], device=q.device) for t in (q, k))
+                s = s.masked_fill(all_columns[columns] > all_rows[rows, None], -math.inf)
             p = torch.exp(s - lse[:, rows])
             return p, p * (torch.einsum("nid,njd->nij", g[:, rows].to(lse), v[:, columns].to(lse)) - delta[:, rows])
 

@@ -140,9 +140,9 @@ def keys_in_tiles(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     q_wide = q.to(wide) / math.sqrt(q.shape[-1])
-    m = torch.full((*q.shape[:-1], 1), -math.inf, dtype=wide)
+    m = q.new_full((*q.shape[:-1], 1), -math.inf, dtype=wide)
     total = torch.zeros_like(m)
-    acc = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=wide)
+    acc = q.new_zeros(*q.shape[:-1], v.shape[-1], dtype=wide)
     for k_tile, v_tile in zip(k.split(block, -2), v.split(block, -2), strict=True):
         s = q_wide @ k_tile.to(wide).mT
         new = torch.maximum(m, s.amax(-1, keepdim=True))
@@ -186,7 +186,7 @@ def two_passes(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
     """
     with torch.no_grad():
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-        out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=q.dtype)
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
         for i in range(0, q.shape[-2], block):
             q_tile = q[..., i : i + block, :].to(wide)
 
@@ -197,7 +197,7 @@ def two_passes(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
             lse = torch.full_like(q_tile[..., 0], -math.inf)
             for j in starts:
                 lse = torch.logaddexp(lse, scores(j).logsumexp(-1))
-            parts = torch.zeros(*lse.shape, v.shape[-1], dtype=wide)
+            parts = lse.new_zeros(*lse.shape, v.shape[-1])
             for j in starts:
                 parts += torch.exp(scores(j) - lse[..., None]) @ v[..., j : j + block, :].to(wide)
             out[..., i : i + block, :] = parts
@@ -217,11 +217,11 @@ def backwards_and_flat(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
     block = min(block, n)
     pad = -n % block
     k, v = F.pad(k, (0, 0, 0, pad)), F.pad(v, (0, 0, 0, pad))
-    m = torch.full((count, q.shape[1]), torch.finfo(wide).min, dtype=wide)
-    total, out = torch.zeros_like(m), torch.zeros(count, q.shape[1], size, dtype=wide)
+    m = q.new_full((count, q.shape[1]), torch.finfo(wide).min, dtype=wide)
+    total, out = torch.zeros_like(m), q.new_zeros(count, q.shape[1], size, dtype=wide)
     for j in reversed(range(0, n, block)):
         s = torch.bmm(q.to(wide), k[:, j : j + block].to(wide).mT).div_(q.shape[-1] ** 0.5)
-        s.masked_fill_(torch.arange(j, j + block) >= n, -math.inf)
+        s.masked_fill_(torch.arange(j, j + block, device=q.device) >= n, -math.inf)
         new = torch.maximum(m, s.max(-1).values)
         p = (s - new[..., None]).exp()
         before = total * (m - new).exp()

@@ -20,7 +20,7 @@ relu = Task(
 
 @relu.solution
 class ReLUNew(Function):
-    """In the form of chapter 1: the output alone is kept, which the next layer holds anyway."""
+    """In the form of chapter 1: x is saved, and a gradient passes where x is nan, as in torch.relu."""
 
     @staticmethod
     def forward(x):
@@ -28,12 +28,13 @@ class ReLUNew(Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(output)
+        (x,) = inputs
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return torch.where(y > 0, g, 0)
+        (x,) = ctx.saved_tensors
+        return torch.where(x <= 0, 0, g)
 
 
 wrong = Wrong(relu, of=ReLUNew)
@@ -44,13 +45,13 @@ wrong.habits(
 
 
 @wrong.backward("infinite", MASK_MULTIPLIED)
-def mask_multiplied(y, g):
-    return g * (y > 0)
+def mask_multiplied(x, g):
+    return g * (x > 0)
 
 
 @wrong.backward("contract", WRITES_INTO_UPSTREAM)
-def writes_into_upstream(y, g):
-    g[y <= 0] = 0
+def writes_into_upstream(x, g):
+    g[x <= 0] = 0
     return g
 
 
@@ -62,7 +63,7 @@ class kept_as_attribute(ReLUNew):
 
     @staticmethod
     def backward(ctx, g):
-        return torch.where(ctx.x > 0, g, 0)
+        return torch.where(ctx.x <= 0, 0, g)
 
 
 wrong.usual()
