@@ -743,7 +743,7 @@ def speed_by_length(rows, width):
         rows: of a way, its width d, its length N, and TFLOP/s forward and backward.
         width: the d that is drawn.
     """
-    dashes = {"plain": ":", "Triton": "-", "SDPA, flash": "-.", "FlexAttention": "--", "SDPA, cuDNN": (0, (1, 1))}
+    dashes = {"plain": ":", "Triton": "-", "SDPA, flash": "-.", "FlexAttention": "--", "SDPA, cuDNN": (0, (7, 1))}
     axes = canvas(height=5.6, rows=2)[1]
     for ax, kind, color in zip(axes, ("forward", "backward"), (BLUE, ORANGE), strict=True):
         lines = {
