@@ -81,7 +81,7 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "parameters": "gradients as plain: True",
         "state": "All 3 checks hold.",
         "slope": "All 3 checks hold.",
-        "test": "passes plain: True | passes the copy: False",
+        "test": "passes plain: True | passes the copy: False\npasses with one wrong: False",
     },
     "10_flash_attention": {
         "row": "the sum over all four: True",
