@@ -9,7 +9,9 @@ device. Its outputs, its gradients and its second order must lie there, have the
 agree with those of the CPU as far as the dtype's rounding lets two orders of summation agree. Where a check has a
 gradcheck, that is run on the device too. The first difference of a task is printed.
 
-What a task observes besides (what is kept, which operators run) is not compared: it is no matter of the device.
+What a task observes besides (what is kept, which operators run) is not compared: it is no matter of the device. So the
+judge's observer, which takes tensors of the CPU alone, has no part in this. The exit code is 1 where anything differs:
+on a GPU it does, since chapter 9's and the set's ways to recompute note the CPU's random state alone.
 """
 
 import argparse
@@ -240,6 +242,21 @@ def randomness(device: str) -> list[Result]:
     return found
 
 
+def found_on(device: str, sets: Sequence[str]) -> list[Result]:
+    """What was found of each task of these sets, in their order."""
+    results = []
+    for name in sets:
+        for task in load(name).values():
+            if not isinstance(task, Task):
+                continue
+            print(f"\r\033[K{name}.{task.name}", end="", file=sys.stderr)
+            with warnings.catch_warnings(action="ignore"):
+                results.append(compared(f"{name}.{task.name}", task, device))
+                if (name, task.name) == ("checkpointing", "checkpoint"):
+                    results += randomness(device)
+    return results
+
+
 def main(given: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.devices", description=str(__doc__).split("\n\n")[0])
@@ -253,16 +270,11 @@ def main(given: Sequence[str] | None = None) -> int:
         torch.zeros(1, device=options.device)
     except (RuntimeError, AssertionError) as error:
         parser.exit(2, f"python -m bench.devices: {options.device}: {str(error).splitlines()[0]}\n")
-    results = []
-    for name in options.sets or names():
-        for task in load(name).values():
-            if not isinstance(task, Task):
-                continue
-            print(f"\r\033[K{name}.{task.name}", end="", file=sys.stderr)
-            with warnings.catch_warnings(action="ignore"):
-                results.append(compared(f"{name}.{task.name}", task, options.device))
-                if (name, task.name) == ("checkpointing", "checkpoint"):
-                    results += randomness(options.device)
+    try:
+        results = found_on(options.device, options.sets or names())
+    except KeyboardInterrupt:
+        print("\r\033[Kbench.devices: stopped", file=sys.stderr)
+        return 130
     print("\r\033[K", end="", file=sys.stderr)
     for r in results:
         print(f"{r.task:40} {r.cases:4} cases {r.gradchecks:2} gradchecks  {r.said or 'the same'}")

@@ -219,7 +219,8 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
         parser.error(f"--ways: {', '.join(unknown)}: not among {', '.join(CPU)}")
     needed = ["CUDA", "torch.compile"] if options.gpu else ["--headers"] if options.headers else options.ways
     if tools := absent(needed):
-        parser.exit(2, f"python -m bench.kernels: not found: {', '.join(tools)}. Install it, or choose by --ways\n")
+        remedy = "Install it" if options.gpu or options.headers else "Install it, or choose by --ways"
+        parser.exit(2, f"python -m bench.kernels: not found: {', '.join(tools)}. {remedy}\n")
     return options
 
 

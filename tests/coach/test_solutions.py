@@ -8,7 +8,7 @@ import pytest
 from graders import coach, solutions
 from graders.coach import ask, find, state
 from graders.coach.right import COUNT, ways, when
-from graders.coach.session import HOLDS, steps
+from graders.coach.session import HOLDS, closing, steps
 from graders.coach.source import highlighted
 from graders.judge.testfile import FileTask
 from tests.coach.conftest import HALF, RIGHT, defined
@@ -107,3 +107,14 @@ def test_code_is_highlighted_and_nothing_of_it_is_lost() -> None:
             shown = highlighted(way.code)
             assert html.unescape(re.sub(r"</?(b|i|pre)\b[^>]*>", "", shown)) == way.code
             assert "<b>def</b>" in shown
+
+
+def test_the_coach_says_how_many_ways_there_are_and_the_call_that_shows_them(capsys):
+    for key, said in (("relu.Square", "shows three right ways, and"), ("relu.ReLU", "shows one right way.")):
+        found = find.find("", key)
+        thing = type(found.task.name, (), {"apply": staticmethod(next(iter(found.task.solutions.values())))})
+        text = " ".join(closing(found, list(steps(found, thing))))
+        assert f"coach.solutions({found.task.name}) {said}" in text
+    assert ways(find.find("", "relu.ReLU")).text().startswith("ReLU: 1 right way\n")
+    coach.solutions("Square", anyway=True)
+    assert capsys.readouterr().out.startswith("Square: 3 right ways\n")

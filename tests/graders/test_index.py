@@ -41,6 +41,21 @@ def test_the_index_is_what_the_mistakes_do(name: str) -> None:
     assert missing == [], other
 
 
+def test_where_the_index_leaves_no_doubt_a_mistake_is_not_run(monkeypatch):
+    task = load("relu")["Square"]
+    mistake, check, ran = task.mistakes[0], task.check("gradient"), []
+    monkeypatch.setattr(type(task), "loses_by", lambda *given: ran.append(given) or "value")
+    for looks_of_it, look, right, runs in (
+        (["value"], "value", True, 0),
+        (["value"], "gradient", False, 0),
+        (["gradient", "value"], "value", True, 1),
+        ([], "value", True, 1),
+    ):
+        ran.clear()
+        monkeypatch.setattr(task, "index", {mistake.name: {check.name: looks_of_it}})
+        assert (task._by_this_look(mistake, check, look, 0), len(ran)) == (right, runs)
+
+
 def test_a_mistake_that_the_index_does_not_know_is_recognised():
     task = load("relu")["Square"]
     mistake = next(m for m in task.mistakes if m.caught_by == "gradient")

@@ -55,3 +55,12 @@ def test_an_unknown_set_is_named(capsys) -> None:
     with pytest.raises(SystemExit):
         devices.main(["--device", "cpu", "nonsense"])
     assert "there is no set nonsense" in capsys.readouterr().err
+
+
+def test_a_reader_who_stops_it_sees_one_line(monkeypatch, capsys) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(devices, "found_on", stop)
+    assert devices.main(["--device", "cpu"]) == 130
+    assert capsys.readouterr().err.endswith("bench.devices: stopped\n")
