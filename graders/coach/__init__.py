@@ -12,6 +12,7 @@ It runs your code in this process, as you would, and nothing leaves your machine
 it.
 """
 
+import gc
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -29,10 +30,19 @@ def __getattr__(name: str) -> object:
 
 
 def prepare() -> None:
-    """Load what torch loads with the first gradcheck, sympy with it: a second that no check should have to wait for."""
+    """Load what torch loads with the first gradcheck, sympy with it: a second that no check should have to wait for.
+
+    What is loaded by then stays for as long as the kernel does, so no later collection of garbage goes through it: one
+    would take a tenth of a second, in the midst of a check.
+    """
     _Coach.__call__.__doc__ = import_module("graders.coach.ask").coach.__doc__
+    late = "torch.fx.experimental.symbolic_shapes"
+    if late in sys.modules and gc.get_freeze_count():
+        return
     with suppress(ImportError):
-        import_module("torch.fx.experimental.symbolic_shapes")
+        import_module(late)
+    gc.collect()
+    gc.freeze()
 
 
 class _Coach(ModuleType):

@@ -151,7 +151,7 @@ class Task:
         operation: Operation,
         seed: int = 0,
         judged: dict[tuple[str, str], Verdict] | None = None,
-        before: Sequence[Verdict] = (),
+        before: Sequence[Verdict] | None = None,
     ) -> Verdict:
         """Put the operation through one check, and where it fails by a mistake of another check, through that one too.
 
@@ -160,15 +160,16 @@ class Task:
             operation: the student's, wherever it runs.
             seed: of all inputs.
             judged: what each check found so far, by task and check, and what this call adds: no check is run twice.
-            before: verdicts of other checks. Where what they found explains this check too, nothing else is looked for:
-                quicker, and nothing to give points by.
+            before: verdicts of other checks, for a reader who waits: where what they found explains this check too, or
+                what this one finds explains the other it is a mistake of, nothing else is looked for. Quicker, and
+                nothing to give points by.
         """
         judged = {} if judged is None else judged
-        verdict = self._found(name, operation, seed, judged, before)
+        verdict = self._found(name, operation, seed, judged, before or ())
         about = verdict.after or ("value" if verdict.look == "gradcheck" and not verdict.mistake else "")
         if not about or about == name or all(c.name != about for c in self.checks):
             return verdict
-        own = self._found(about, operation, seed, judged)
+        own = self._found(about, operation, seed, judged, () if before is None else (*before, verdict))
         if not own.mistake or own.after or verdict.mistake not in ("", own.mistake):
             return verdict  # there it is another mistake, or none: each counts
         verdict = replace(verdict, after=about)
@@ -476,12 +477,33 @@ class Task:
         fitting = [m for m in fitting if self.loses_by(m, check, seed) == look]
         if not fitting:
             return self._resembled(check, yours, operation, seed) if look in (*NUMBERS, "runs") else None
-        for checks, looks in ((others, []), (self.checks, SYMPTOMS)):
-            for tried in checks if len(fitting) > 1 else ():
-                yours = self._seen(tried, self._expected(tried, seed)[0], operation)
+        seen = {check.name: yours}
+        for checks, looks in ((others, []), ([check], SYMPTOMS), (others, SYMPTOMS)):
+            for tried in self._telling(checks, fitting, bool(looks)) if len(fitting) > 1 else ():
+                if tried.name not in seen:
+                    seen[tried.name] = self._seen(tried, self._expected(tried, seed)[0], operation)
                 places = self._smallest_first(tried, seed)
-                fitting = [m for m in fitting if self._fits(m, tried, seed, yours, looks, places)]
+                fitting = [m for m in fitting if self._fits(m, tried, seed, seen[tried.name], looks, places)]
+                if len(fitting) == 1:
+                    break
         return fitting[0] if len(fitting) == 1 else None
+
+    def _telling(self, checks: Sequence[Check], mistakes: Sequence[Mistake], symptoms: bool) -> list[Check]:
+        """Return the checks that may tell mistakes apart: first those that lose by different looks, as the index says.
+
+        Args:
+            checks: among them.
+            mistakes: more than one.
+            symptoms: whether more than numbers is compared. Numbers tell nothing where all of them are right, whether
+                the mistakes pass the check or lose it by a symptom.
+        """
+
+        def looks(check: Check) -> set[tuple[str, ...]]:
+            return {tuple(self.index.get(m.name, {}).get(check.name, [m.name])) for m in mistakes}
+
+        silent = SYMPTOMS.keys() - {"precise"}
+        telling = [check for check in checks if symptoms or any(silent.isdisjoint(own) for own in looks(check) - {()})]
+        return sorted(telling, key=lambda check: -len(looks(check)))
 
     def _resembled(self, check: Check, yours: list[Record], operation: Operation, seed: int) -> Mistake | None:
         """Return the one mistake that does in all ordinary cases what these records say; None if several do.

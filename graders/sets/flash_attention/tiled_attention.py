@@ -121,7 +121,7 @@ task = Task(
                 ),
                 forward_only(d, "a batch of heads", qkv(d, 4, 9, 2, 2, lead=(2, 1)), 2, watch=("trace",), deny=DENIED),
                 forward_only(d, "large blocks", qkv(d, 12, 20, 3, 2), 10, watch=("trace",), deny=DENIED),
-                forward_only(d, "blocks of one key", qkv(d, 16, 36, 1, 2), 1, watch=("trace",), deny=DENIED),
+                forward_only(d, "blocks of one key", qkv(d, 8, 36, 1, 2), 1, watch=("trace",), deny=DENIED),
             ],
             looks=(*VALUE[:4], look.allowed, look.untouched, *VALUE[4:], largest, peak),
         ),
