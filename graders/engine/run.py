@@ -411,4 +411,4 @@ def _refusal(record: Record) -> str:
     operator = failure.message.partition(REFUSED)[0].rstrip().rpartition(" ")[2]
     if not operator.startswith("aten::"):  # the student's own words
         return ""
-    return f"{operator} in {'forward' if failure.stage == 'forward' else 'backward'}"
+    return f"{operator} in {'forward' if failure.called else 'backward'}"

@@ -3,10 +3,12 @@
 import gc
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial, reduce
 from importlib import import_module
+from traceback import walk_tb
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -140,9 +142,15 @@ def _stage(name: str, record: Record) -> Iterator[None]:
             yield
     except STUDENT_ERRORS as error:
         if record.failure is None:
-            record.failure = told(name, error)
+            record.failure = told(_part(name), error)
         raise _Stop from None
     _note(record, left)
+
+
+def _part(stage: str) -> str:
+    """Return the part of the call in which the present exception was raised: torch runs setup_context after forward."""
+    frames = (frame.f_code.co_name for frame, _ in walk_tb(sys.exc_info()[2]))
+    return "setup_context" if stage == "forward" and "setup_context" in frames else stage
 
 
 def _note(record: Record, changed: list[str]) -> None:

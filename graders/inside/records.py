@@ -95,8 +95,8 @@ class Failure:
     """An exception of the student's code.
 
     Attributes:
-        stage: "exists", "forward", "backward", "second backward", "second order", "gradcheck", or "result": what came
-            back cannot be looked at.
+        stage: "exists", "forward", "setup_context", "backward", "second backward", "second order", "gradcheck", or
+            "result": what came back cannot be looked at.
         kind: the exception's type.
         message: its text.
     """
@@ -104,6 +104,11 @@ class Failure:
     stage: str
     kind: str
     message: str
+
+    @property
+    def called(self) -> bool:
+        """Whether the call itself raised, and no backward."""
+        return self.stage in ("forward", "setup_context")
 
 
 @dataclass

@@ -167,6 +167,8 @@ def _differ(
 
 def _speaker(call: str, stage: str) -> str:
     """Return who raised or returned: a plain function has no forward."""
+    if stage == "setup_context":
+        return "Your setup_context"
     return "Your function" if stage == "forward" and ".apply(" not in call else f"The {stage}"
 
 
@@ -181,13 +183,21 @@ def exists(call: str, case: Case, yours: Record, expected: Record) -> Finding | 
 NO_RETURN = "Does your backward end in a return statement?"
 
 
+OWN_NAMES = (
+    "forward's variables are forward's own. setup_context gets the arguments as one tuple, inputs, and what forward "
+    "returned, as output: save that."
+)
+
+
 def _lost_name(call: str, stage: str, message: str) -> str:
-    """Return where an argument's name can be had, if it was used where it is not known; else ""."""
+    """Return where what a name stands for can be had, if it was used where it is not known; else ""."""
     found = LOST_NAME.fullmatch(message)
-    if not found or found[1] not in parameters(call) or ".apply(" not in call:
+    if not found or ".apply(" not in call:
         return ""
     name = found[1]
-    if stage == "forward":  # which has its arguments: it was raised in setup_context
+    if name not in parameters(call):
+        return f"setup_context does not know {name}: {OWN_NAMES}" if stage == "setup_context" else ""
+    if stage in ("forward", "setup_context"):  # forward has its arguments
         return f"setup_context does not know {name}: it gets all arguments as one tuple, inputs. Take {name} out of it."
     return f"backward does not know {name}: keep it on ctx in setup_context, and read it from ctx in backward."
 
@@ -655,6 +665,10 @@ SYMPTOMS: dict[str, Callable[[Record], tuple[object, ...]]] = {
 NAMES = r"\b\w+Backward|'[^']*'|(?<=modified by an inplace operation).*"
 
 
+# what a number, a tuple or None lacks tells one mistake from another, and none of the names is the student's
+LACKS = re.compile(r"'(NoneType|float|int|bool|str|tuple|list|dict|Tensor)' object has no attribute '")
+
+
 def _close(a: object, b: object) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_close, a, b))
@@ -674,6 +688,8 @@ def same_behaviour(yours: Record, theirs: Record, looks: Collection[str] = tuple
     def told(r: Record) -> tuple[object, ...]:
         # messages tell mistakes apart, but for what depends on names, or on how often a tensor was changed
         said = r.failure and re.sub(NAMES, "", r.failure.message, flags=re.S)
+        if r.failure and LACKS.search(r.failure.message):
+            said = r.failure.message
         failure = r.failure and (r.failure.stage, r.failure.kind, said)
         numbers: tuple[object, ...] = (failure, r.kind, r.outputs, r.numbers, r.differentiable, r.function, r.grads)
         numbers += () if set(looks) == {"gradient"} else (r.second,)  # a wrong gradient's own derivative may be any

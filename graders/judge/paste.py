@@ -149,9 +149,9 @@ def _runs(s: Script, yours: Record, expected: Record, finding: Finding) -> None:
         _allowed(s, yours, expected, finding)
     elif failure.stage == "second order":
         _second(s, yours, expected, finding)
-    elif (failure.stage == "forward" and yours.kind) or failure.stage == "second backward":
+    elif (failure.called and yours.kind) or failure.stage == "second backward":
         _stateless(s, yours, expected, finding)
-    elif failure.stage == "forward" or expected.grads is None:
+    elif failure.called or expected.grads is None:
         _value(s, yours, expected, finding)
     elif yours.grads is None:
         _gradient(s, yours, expected, finding)

@@ -56,6 +56,16 @@ def _wrong_count(found: re.Match[str], names: Sequence[str], heading: str) -> Ra
     return Raised(f"Your backward returns {what}: return one for each, None where there is none.", heading)
 
 
+def _not_none(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
+    place = int(found[1])
+    name = names[place - 1] if 0 < place <= len(names) else f"argument {place}"
+    return Raised(
+        f"Your backward returns a gradient for {name}, which is no tensor: return None in its place. Gradients come in "
+        "the order of forward's arguments.",
+        heading,
+    )
+
+
 def _whole(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
     what = f"{'largest' if 'max' in found[1] else 'smallest'} number of the whole tensor"
     end = "amax" if "max" in found[1] else "amin"
@@ -88,8 +98,8 @@ def _always(sentence: str) -> Say:
 
 
 NOT_UNPACKED = (
-    "ctx.saved_tensors is a tuple, even of one tensor: unpack it by (x,) = ctx.saved_tensors. So is inputs in "
-    "setup_context, and what chunk and split return: one of these stands where a tensor is meant."
+    "A tuple or a list stands where a tensor is meant. ctx.saved_tensors is a tuple, even of one tensor: unpack it by "
+    "(x,) = ctx.saved_tensors. So is inputs in setup_context, and what chunk and split return."
 )
 IN_PLACE = (
     "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=) writes into a tensor that "
@@ -161,6 +171,19 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         re.compile(r"returned an incorrect number of gradients \(expected (\d{1,3}), got (\d{1,3})\)"),
         _wrong_count,
         "Too few or too many gradients",
+    ),
+    (
+        re.compile(r"returned a gradient different than None at position (\d{1,3}), but the corresponding forward input"),
+        _not_none,
+        "",
+    ),
+    (
+        re.compile(r"expected Variable or None \(got (float|int|bool|list|tuple)\)"),
+        _always(
+            "Your backward returns a number or a tuple where the gradient of a tensor belongs: return the upstream "
+            "gradient times the slope, a tensor of the argument's shape."
+        ),
+        "",
     ),
     (
         re.compile(r"Boolean value of Tensor with (more than one value|no values) is ambiguous"),

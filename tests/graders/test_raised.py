@@ -34,10 +34,10 @@ RIGHT = {
 }  # fmt: skip
 ANSWERS = {  # what is changed of a right answer, how the sentence begins, and the section
     "saves the tuple": ({"saves": "ctx.save_for_backward(inputs)"}, "save_for_backward takes tensors one by one", True),
-    "comma": ({"unpacks": "x = ctx.saved_tensors"}, "ctx.saved_tensors is a tuple, even of one", True),
+    "comma": ({"unpacks": "x = ctx.saved_tensors"}, "A tuple or a list stands where a tensor is", True),
     "comma, other order": (
         {"unpacks": "x = ctx.saved_tensors", "returns": "g * (x - 1)"},
-        "ctx.saved_tensors is a tuple, even of one tensor: unpack it by (x,) = ctx.saved_tensors.",
+        "A tuple or a list stands where a tensor is meant. ctx.saved_tensors is a tuple, even of one tensor: unpack it",
         True,
     ),
     "ctx in forward": ({"forward": "ctx, x", "saves": "pass"}, "Your forward does not take what", True),
@@ -173,6 +173,8 @@ RETURNS = "return torch.where(x > 0, g, ctx.slope * g), None"
     ("setup", "backward", "said", "check"),
     [
         ("ctx.save_for_backward(x)", RETURNS, "setup_context does not know x: it gets all arguments", "value"),
+        ("ctx.save_for_backward(y)", RETURNS, "setup_context does not know y: forward's variables are", "value"),
+        ("x, slope = inputs[0]", RETURNS, "Your setup_context raised ValueError: too many values to unpack", "value"),
         (
             KEEPS,
             RETURNS.replace("ctx.slope", "negative_slope"),
