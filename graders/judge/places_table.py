@@ -495,7 +495,6 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "Cube.second_for_first": JACOBIANS,
     # chapter 3
     "Binarize.integers": FLOAT32_STEP,
-    "Binarize.zero_at_the_edges": "HardTanh.edges_open",
     "GradientReversal.copied_only_where_needed": "ScaleGradient.returns_its_input",
     "GradientReversal.saves_output": KEEP,
     "round_ste.integers_as_they_are": "ScaleGradient.returns_its_input",

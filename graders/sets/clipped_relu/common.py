@@ -141,7 +141,7 @@ def bounded_checks(points: dict[str, float], low: float, name: str) -> tuple[Che
         gradient(
             points["gradient"],
             about="the gradient equals torch's, at both edges too, and gradcheck passes away from them",
-            why="Optimisers see nothing of your Function but these numbers.",
+            why="These numbers are all that an optimiser ever learns of your Function.",
             cases=slopes,
             looks=BOTH,
             gradcheck=lambda d: (sample(d)(6), 1.5),
@@ -252,7 +252,7 @@ def learnable_checks(low: float) -> tuple[Check, ...]:
         gradient(
             1,
             about="x and alpha get what the text says, at both edges too, and gradcheck passes away from them",
-            why="Optimisers see nothing of your Function but these numbers, and alpha learns from its own alone.",
+            why="These numbers are all that an optimiser ever learns of your Function, and alpha learns from its own alone.",
             cases=slopes,
             looks=BOTH,
             gradcheck=lambda d: (sample(d)(6), alpha_of(1.5)),

@@ -17,6 +17,12 @@ def _aligned(d: Draw, *lead: int, dtype: torch.dtype = DOUBLE, size: float = 1) 
     return size * q, k, v
 
 
+def _far_below(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """Return float32 q, k and v whose scores all lie far below 0."""
+    q, k, v = _aligned(d, dtype=SINGLE)
+    return -50 * (1 + q.abs()), 1 + k.abs(), v
+
+
 # --- FlashSkeleton ----------------------------------------------------------------------------------------------------
 
 
@@ -32,6 +38,7 @@ skeleton = Task(
                 d.case("a matrix", *_aligned(d), 2, order=0),
                 d.case("two heads", *_aligned(d, 2), 4, order=0),
                 d.case("scores x 1000", *_aligned(d, 1, 2, size=1000), 2, order=0),
+                d.case("float32, scores far below 0", *_far_below(d), 4, order=0),
                 d.case("float32, scores x 50", *_aligned(d, dtype=SINGLE, size=50), 4, order=0),
             ],
         ),
@@ -151,6 +158,61 @@ as_in_flash(
     "for large ones: exp(89) is inf in float32. Keep the maximum of each row so far, and rescale the sum and the "
     "output when it moves.",
 )
+as_in_flash("max_started_at_zero", "value")
+
+
+class NotRescaled(Tiles):
+    """The sum is rescaled when the maximum moves, the running output is not."""
+
+    @staticmethod
+    def forward(q, k, v, block):
+        outputs = []
+        _, lse = tiled_forward(q, k, v, block)
+        for qi in q.split(block, -2):
+            m = torch.full_like(qi[..., :1], -torch.inf)
+            ell = torch.zeros_like(m)
+            acc = torch.zeros_like(qi)
+            for kj, vj in zip(k.split(block, -2), v.split(block, -2), strict=True):
+                s = qi @ kj.mT * q.shape[-1] ** -0.5
+                new = torch.maximum(m, s.amax(-1, keepdim=True))
+                p = torch.exp(s - new)
+                ell = torch.exp(m - new) * ell + p.sum(-1, keepdim=True)
+                acc = acc + p @ vj
+                m = new
+            outputs.append(acc / ell)
+        return torch.cat(outputs, -2), lse
+
+
+@skeleton.mistake(
+    "value",
+    "You rescale the sum when the maximum moves, and not the running output: both are relative to the old maximum. "
+    "acc = c * acc + p @ v.",
+)
+def output_not_rescaled(q, k, v, block):
+    return NotRescaled.apply(q, k, v, block)[0]
+
+
+class WithoutWeights(Tiles):
+    """The gradient of the scores lacks its weights: dP - D."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g, _):
+        q, k, v, o, lse = ctx.saved_tensors
+        scale = q.shape[-1] ** -0.5
+        p = torch.exp(q @ k.mT * scale - lse)
+        ds = g @ v.mT - (g * o).sum(-1, keepdim=True)
+        return ds @ k * scale, ds.mT @ q * scale, p.mT @ g, None
+
+
+@skeleton.mistake(
+    "gradient",
+    "Your gradient of the scores is dP - D. A key counts by its weight as well: dS = P * (dP - D), element by element.",
+)
+def weights_forgotten(q, k, v, block):
+    return WithoutWeights.apply(q, k, v, block)[0]
+
+
 for name in [
     "missing_d",
     "overwritten",

@@ -128,8 +128,8 @@ def degree_missing(ctx, x, g):
 
 @wrong.backward(
     "second_order",
-    "Your first derivative is right, but n U_{n-1} is computed in setup_context and saved: it comes back as a "
-    "constant, and the second derivative loses T_n''. Save x and run the recurrence in backward.",
+    "Your first derivative is right and your second is zero: what you save is made in setup_context (n U_{n-1}, or a "
+    "copy of x), and torch takes that for a constant. Save x itself, and run the recurrence in backward.",
     saves=lambda x, n, y: (_slope(x, n),),
 )
 def saves_derivative(slope, g):

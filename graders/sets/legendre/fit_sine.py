@@ -366,6 +366,22 @@ def number_before_backward(steps, lr):
 
 @task.mistake(
     "start",
+    "`p = p - lr * p.grad` under no_grad makes a new tensor, whose .grad is None: p.grad.zero_() has nothing to set to "
+    "zero. Change the parameter in place (`p -= ...`).",
+)
+def rebinds_and_zeroes(steps, lr):
+    data, p = _data(), torch.tensor(START, dtype=DOUBLE, requires_grad=True)
+    for _ in range(steps):
+        loss = _loss(p, data)
+        loss.backward()
+        with torch.no_grad():
+            p = p - lr * p.grad
+            p.grad.zero_()
+    return *p.tolist(), loss.item()
+
+
+@task.mistake(
+    "start",
     "Your update changes a leaf that requires a gradient while torch records it, which torch refuses. Put the update "
     "under torch.no_grad().",
 )

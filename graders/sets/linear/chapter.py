@@ -148,6 +148,22 @@ def divides_by_all(ctx, g):
     return g.reshape(ctx.kept).expand(ctx.shape) / ctx.shape.numel(), None, None
 
 
+@wrong.backward(
+    "gradient",
+    "Your gradient is divided by how many means there are. Divide by how many numbers went into each: the elements of x "
+    "over those of g.",
+)
+def divides_by_means(ctx, g):
+    return g.reshape(ctx.kept).expand(ctx.shape) / max(g.numel(), 1), None, None
+
+
+@wrong.backward(
+    "gradient", "Your gradient is not divided at all: each of N numbers has a share of 1 / N in its mean."
+)
+def not_divided(ctx, g):
+    return g.reshape(ctx.kept).expand(ctx.shape).clone(), None, None
+
+
 wrong.usual("writes_into_upstream")
 
 amax = Task(
@@ -239,6 +255,35 @@ class SoftplusNew(Function):
 
 
 wrong = Wrong(softplus, of=SoftplusNew)
+
+
+def _of_beta(x, beta):
+    z = beta * x
+    a = z.abs()
+    return -(a * torch.sigmoid(-a) + torch.log1p(torch.exp(-a))) / beta**2
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient for beta lacks the upstream gradient: multiply -rest / beta^2 by g before you sum it to beta's "
+    "shape.",
+)
+def upstream_ignored_for_beta(x, beta, g):
+    return g * torch.sigmoid(beta * x), _of_beta(x, beta).sum_to_size(beta.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "You sum the derivative to beta's shape first, and multiply by the upstream gradient afterwards. Each element of "
+    "the output has an upstream gradient of its own: multiply first, then sum.",
+)
+def summed_before_upstream(x, beta, g):
+    return g * torch.sigmoid(beta * x), _of_beta(x, beta).sum_to_size(beta.shape) * g.sum_to_size(beta.shape)
+
+
+@wrong.backward("gradient", "Your gradient for beta has the wrong sign: a larger beta makes softplus smaller.")
+def sign_lost_for_beta(x, beta, g):
+    return g * torch.sigmoid(beta * x), -(g * _of_beta(x, beta)).sum_to_size(beta.shape)
 
 
 @wrong.backward(

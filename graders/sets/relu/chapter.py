@@ -44,6 +44,15 @@ wrong.habits(
 )
 
 
+@wrong.backward(
+    "gradient",
+    "Your gradient is relu(x) itself, as torch.where(x > 0, x, 0) gives it: g stands for the upstream gradient, and x "
+    "only says where it passes.",
+)
+def input_passed(x, g):
+    return torch.where(x > 0, x, 0).to(g.dtype)
+
+
 @wrong.backward("infinite", MASK_MULTIPLIED)
 def mask_multiplied(x, g):
     return g * (x > 0)

@@ -44,7 +44,7 @@ def kinked_checks(points: dict[str, float], *rest: float) -> tuple[Check, ...]:
         gradient(
             points.get("gradient", 0),
             about="the gradient equals torch's, at 0 too, and gradcheck passes away from 0",
-            why="Optimisers see nothing of your Function but these numbers.",
+            why="These numbers are all that an optimiser ever learns of your Function.",
             cases=slopes,
             gradcheck=lambda d: (d.sides(6), *rest),
         ),

@@ -279,9 +279,9 @@ def factor_in_float32(x, negative_slope):
 
 @wrong.backward(
     "gradient",
-    "In float64 your gradient has the digits of float32 only: torch.tensor(negative_slope), or torch.where between two "
-    "numbers, makes a float32 tensor, in which 0.1 is 0.10000000149. Keep the number on ctx, and choose between the "
-    "upstream gradient and negative_slope times it.",
+    "In float64 your gradient has the digits of float32 only: torch.tensor(negative_slope), torch.where between two "
+    "numbers and a mask times a number each make a float32 tensor, in which 0.1 is 0.10000000149. Keep the number on ctx, "
+    "and choose between the upstream gradient and negative_slope times it.",
 )
 def slope_in_float32(ctx, x, g):
     return g * torch.where(x > 0, 1.0, ctx.negative_slope), None

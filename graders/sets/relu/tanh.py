@@ -182,6 +182,15 @@ def difference_squared(y, g):
 
 
 @wrong.backward(
+    "gradient",
+    "You wrote 1 - y ** 2 * g, and Python multiplies before it subtracts: that is 1 minus y^2 g. The parentheses are "
+    "missing: g * (1 - y ** 2).",
+)
+def parentheses_forgotten(y, g):
+    return 1 - y**2 * g
+
+
+@wrong.backward(
     "gradient", "Your backward takes tanh of the saved output: the output is tanh(x) already, so use 1 - y^2 as it is."
 )
 def tanh_twice(y, g):

@@ -4,6 +4,7 @@ import torch
 from torch.autograd import Function
 
 from graders.judge.task import Task
+from graders.judge.wording import MASK_MULTIPLIED
 from graders.judge.wrong import Wrong
 from graders.sets.ste.common import scaled, scaled_checks, two_valued, two_valued_checks
 
@@ -86,6 +87,20 @@ def masks_upstream(x, g):
 )
 def upstream_ignored(x, g):
     return torch.where(x.abs() <= 0.5, 1.0, 0).to(g.dtype)
+
+
+@wrong.backward(
+    "gradient",
+    "You pass x itself where |x| <= 1/2. The mask asks x, and what passes is the upstream gradient g: "
+    "torch.where(x.abs() <= 0.5, g, 0).",
+)
+def input_passed(x, g):
+    return torch.where(x.abs() <= 0.5, x, 0).to(g.dtype)
+
+
+@wrong.backward("infinite", MASK_MULTIPLIED)
+def mask_multiplied(x, g):
+    return g * (x.abs() <= 0.5)
 
 
 @wrong.backward("gradient", "At exactly -1/2 and 1/2 your gradient is 0. The ends belong to the ramp: use <=, not <.")
