@@ -4,12 +4,13 @@ All of it is in the page as HTML, so that it is there without script. The source
 wrong version is known by its cell's tag and the comment ``# wrong``, the rest by the tables of ``book/functions.md``.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -183,6 +184,41 @@ def rank_code(app: Sphinx, doctree: nodes.document) -> None:
             for at, name in enumerate(names):
                 label += [nodes.Text(", ")] * bool(at) + [nodes.literal("", name)]
             cell.insert(0, label)
+            block.parent.insert(0, nodes.raw("", bar(block.astext()), format="html"))
+
+
+def directions(code: str) -> list[tuple[str, int, int]]:
+    """Return what the lines of a cell are: "forward", "backward" or "other", each with its first line and the next one's.
+
+    Args:
+        code: of a cell; text that Python cannot parse, as with a magic, is all "other".
+    """
+    try:
+        body = ast.parse(code).body
+    except SyntaxError:
+        body = []
+    kinds = ["other"] * len(code.splitlines())
+    for owner in (node for node in body if isinstance(node, ast.ClassDef)):
+        kinds[owner.lineno - 1 : owner.end_lineno] = ["forward"] * (owner.end_lineno - owner.lineno + 1)
+        for method in (node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == "backward"):
+            first = min([method.lineno, *(each.lineno for each in method.decorator_list)])
+            kinds[first - 1 : method.end_lineno] = ["backward"] * (method.end_lineno - first + 1)
+    runs, at = [], 0
+    for kind, lines in groupby(kinds):
+        count = len(list(lines))
+        runs.append((kind, at, at + count))
+        at += count
+    return runs
+
+
+def bar(code: str) -> str:
+    """Return the bar beside a Function: backward's lines have backward's colour, the class's others forward's."""
+    total = len(code.splitlines())
+    stops = []
+    for kind, first, after in directions(code):
+        ends = (f"calc(var(--above) + (100% - 2 * var(--above)) * {at} / {total})" for at in (first, after))
+        stops.append(f"var(--{kind}) {' '.join(ends)}")
+    return f'<span class="bar" aria-hidden="true" style="background: linear-gradient({", ".join(stops)})"></span>'
 
 
 # ------------------------------------------------------------------------------------------- below the title

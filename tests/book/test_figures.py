@@ -78,6 +78,15 @@ def chapter(stem: str, *cells: str) -> dict[str, object]:
 # ------------------------------------------------------------------- all figures
 
 
+@pytest.mark.parametrize("name", [name for name in FIGURES if name != "bump"])  # which has a picture
+def test_a_table_wider_than_a_small_telephone_scrolls_in_its_own_box(visit: Callable[..., Watched], name: str) -> None:
+    own = table(visit, name)
+    own.page.set_viewport_size({"width": 320, "height": 700})
+    assert own.count() > 0
+    for box in (each.bounding_box() for each in own.all()):
+        assert box is not None and box["x"] + box["width"] <= 320
+
+
 def test_chapters_hold_the_figures_that_they_promise(book: Build) -> None:
     """A figure's place is raw HTML in a markdown cell; it must come through the build, and be tested here."""
     written = {}

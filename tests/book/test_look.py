@@ -143,18 +143,43 @@ def test_the_bar_beside_code_tells_the_ranks(look: str, visit: Callable[..., Wat
         return style.borderLeft === style.borderTop && getComputedStyle(node, "::before").content; }))]"""
     plain, ranked = f".cell:not({RANKED}) > .cell_input", f".cell:is({RANKED}) > .cell_input"
     assert opened.locator(plain).evaluate_all(edges) == ["none"], "the theme's bar is green, which is for what is right"
-    assert opened.locator(ranked).evaluate_all(edges) == ['""']
+    assert set(opened.locator(ranked).evaluate_all(edges)) == {"none", '""'}, "a Function's bar is in the page"
     bar = """node => { const style = getComputedStyle(node, "::before");
         return [style.backgroundImage, style.backgroundColor]; }"""
-    function, wrong, turn = (
-        opened.locator(f".rank-{rank} > .cell_input").first.evaluate(bar) for rank in ("function", "wrong", "turn")
-    )
+    wrong, turn = (opened.locator(f".rank-{rank} > .cell_input").first.evaluate(bar) for rank in ("wrong", "turn"))
     red, green, blue = map(int, re.findall(r"\d+", turn[1]))
     assert turn[0] == "none" and green > 1.3 * max(red, blue)
     red, green, blue = map(int, re.findall(r"\d+", wrong[1]))
     assert wrong[0] == "none" and red > 1.5 * max(green, blue)
-    above, below = (list(map(int, colour.split(","))) for colour in re.findall(r"rgb\(([^)]*)\)", function[0]))
+    final = opened.locator(".rank-function", has_text="RightReLU = ReLU").locator(".bar")
+    function = final.evaluate("node => getComputedStyle(node).backgroundImage")
+    above, below, *_ = dict.fromkeys(re.findall(r"rgb\(([^)]*)\)", function))
+    above, below = (list(map(int, colour.split(","))) for colour in (above, below))
     assert above[2] > above[0] and below[0] > below[2], "forward is blue, backward orange"
+
+
+def test_the_bar_changes_its_colour_where_backward_begins(visit: Callable[..., Watched]) -> None:
+    cell = visit("book/01_relu").page.locator(".rank-function", has_text="RightReLU = ReLU").locator(".cell_input")
+    begins, ends = cell.evaluate("""node => {
+        const code = node.querySelector("pre"), text = code.innerText, own = node.getBoundingClientRect();
+        const top = (part) => {  // of the line in which a part of the text stands, as a share of the bar
+            const walk = document.createTreeWalker(code, NodeFilter.SHOW_TEXT), range = document.createRange();
+            for (let at = text.indexOf(part), passed = 0; walk.nextNode(); passed += walk.currentNode.length)
+                if (at < passed + walk.currentNode.length) {
+                    range.setStart(walk.currentNode, at - passed);
+                    range.setEnd(walk.currentNode, at - passed + 1);
+                    return (range.getBoundingClientRect().top - own.top) / own.height;
+                }
+        };
+        return [top("def backward"), top("RightReLU = ReLU")];
+    }""")
+    style = cell.locator(".bar").get_attribute("style")
+    lines = cell.locator("pre").inner_text().rstrip("\n").count("\n") + 1
+    place = re.search(r"var\(--backward\) calc\(.*? \* (\d+) / (\d+)\) calc\(.*? \* (\d+) / ", style)
+    assert place is not None and int(place[2]) == lines
+    first, after = int(place[1]) / lines, int(place[3]) / lines
+    assert begins - 2.2 / lines < first < begins, "orange from the decorator on"
+    assert after < ends, "and not beside what stands below the class"
 
 
 CONF = f"""import sys

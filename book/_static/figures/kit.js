@@ -11,7 +11,31 @@
  * - play, optional: a range. The first time that a reader sees the figure, it runs once from its start to where it rests.
  *   It does not where motion is to be reduced, and any input ends it.
  *
- * What stands in the figure is replaced by all that, but for the caption.
+ * What stands in the figure is replaced by all that, but for the caption. The smallest whole figure (`sine-fit.js` is the
+ * model of a longer one):
+ *
+ *   const { html, range, read, speak, linear, plot } = figureKit;
+ *   figureKit.add("NAME", () => {
+ *     const slider = range("x", 0, 10, 1, 3); // its words, from, to, step, where it rests
+ *     const drawing = plot({
+ *       name: "x squared, and the chosen x", // the alternative text: what is drawn, no number that moves
+ *       x: linear({ from: 0, to: 10, every: 2, name: "x" }), // also: [[3, "3"]] would be a tick of its own
+ *       y: linear({ from: 0, to: 100, every: 20, name: "x²" }),
+ *       height: 300,
+ *     });
+ *     const update = () => {
+ *       const x = read(slider);
+ *       drawing.show([ // layers, the last on top; their forms stand above `plot`, their looks in CONTRIBUTING.md
+ *         { line: [[0, 0], [1, 1], [2, 4], [3, 9]], look: "one" },
+ *         { mark: [x, x * x], look: "two", size: 6 },
+ *       ]);
+ *       speak(slider, `x is ${x}`); // what a screen reader says of the slider's place; nothing says it by itself
+ *       return [[html("strong", {}, "x squared: "), String(x * x)]]; // lines; each is a list of texts and elements
+ *     };
+ *     return { controls: [slider], drawings: [drawing], update, play: slider };
+ *   });
+ *
+ * `whole` keeps words on one line, so that a read-out breaks between them.
  */
 (() => {
   "use strict";
@@ -51,7 +75,7 @@
     along: (value) => (scale(value) - from) / (to - from),
     ticks: (narrow) => [...also, ...multiples(narrow ? 2 * every : every, from, to).map((k) => [inverse(k), text(k)])],
   });
-  const linear = axis((value) => value, (k) => k, signed);
+  const linear = axis((value) => value, (k) => k, (k) => signed(Number(k.toPrecision(12)))); // 0.6, not 0.6000000000000001
   const logarithmic = axis(Math.log10, (k) => 10 ** k, power);
 
   // show(layers) draws; a layer is {line: points}, {mark: point, size}, {note: point, text} or {band: [from, to]}, a part
