@@ -605,7 +605,7 @@ def fault_patterns():
         ax.set_yticks([0.5, 1.5, 2.5, 3.5], [f"x{'₀₁₂₃'[i]} = {t:g}".replace("-", "−") for i, t in enumerate(x)])
         ax.tick_params(length=0, labelleft=ax in axes[::2])
         ax.set_frame_on(False)
-    figure.suptitle("Each of these faults leaves a pattern of its own.\nFilled: where backward is wrong.")
+    figure.suptitle("Five faults, five patterns.\nFilled: where backward is wrong.")
 
 
 def one_tile():

@@ -32,16 +32,16 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
     "03_ste": {
         "numbers": "mine is the ramp's: True",
         "step": "All 5 checks hold.",
-        "stop": "second term, for z and for the code: (tensor(-0.7500), None)",
+        "stop": "second term, for z and for the code: (tensor(-0.7500), None)\nthe second moves z alone: True",
         "scale": "All 5 checks hold.",
-        "hook": "with my hook: 1.0",
+        "hook": "with my hook: 1.0\nright: True",
         "catch": "both are caught: True",
     },
     "04_legendre": {
         "paths": "autograd's second derivative: True",
         "chebyshev": "All 3 checks hold.",
         "p3": "gradcheck: True\ngradgradcheck: True",
-        "product": "H v: tensor([26.,  2.])",
+        "product": "H v: tensor([26.,  2.])\nright: True",
         "degree": "at n = 2: True",
     },
     "05_clipped_relu": {
@@ -54,7 +54,7 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
     },
     "06_linear": {
         "sums": "the same as autograd: True",
-        "matmul": "gradcheck: True",
+        "matmul": "gradcheck: True\nsquare:    True",
         "fold": "not as torch: []",
         "mean": "All 4 checks hold.",
         "softplus": "All 4 checks hold.",
