@@ -188,7 +188,7 @@ def rank_code(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def directions(code: str) -> list[tuple[str, int, int]]:
-    """Return what the lines of a cell are: "forward", "backward" or "other", each with its first line and the next one's.
+    """Return runs of lines: "forward", "backward" or "other", each with its first line and the one after its last.
 
     Args:
         code: of a cell; text that Python cannot parse, as with a magic, is all "other".

@@ -14,7 +14,17 @@ from torch import Tensor
 from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
 from graders.inside.wire import Message, WireError
 
-STAGES = ("exists", "forward", "setup_context", "backward", "second backward", "second order", "gradcheck", "result", "call")
+STAGES = (
+    "exists",
+    "forward",
+    "setup_context",
+    "backward",
+    "second backward",
+    "second order",
+    "gradcheck",
+    "result",
+    "call",
+)
 MAX_TEXT = 2000  # characters
 MAX_ITEMS = 1000  # outputs, operators, ...
 MAX_DERIVED = 1 << 16  # numbers in an answer to gradcheck, which asks of small tensors alone

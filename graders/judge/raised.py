@@ -60,8 +60,8 @@ def _not_none(found: re.Match[str], names: Sequence[str], heading: str) -> Raise
     place = int(found[1])
     name = names[place - 1] if 0 < place <= len(names) else f"argument {place}"
     return Raised(
-        f"Your backward returns a gradient for {name}, which is no tensor: return None in its place. Gradients come in "
-        "the order of forward's arguments.",
+        f"Your backward returns a gradient for {name}, and {name} is not a tensor: return None for it. Gradients come "
+        "in the order of forward's arguments.",
         heading,
     )
 
@@ -173,7 +173,9 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
         "Too few or too many gradients",
     ),
     (
-        re.compile(r"returned a gradient different than None at position (\d{1,3}), but the corresponding forward input"),
+        re.compile(
+            r"returned a gradient different than None at position (\d{1,3}), but the corresponding forward input"
+        ),
         _not_none,
         "",
     ),

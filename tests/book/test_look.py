@@ -182,6 +182,14 @@ def test_the_bar_changes_its_colour_where_backward_begins(visit: Callable[..., W
     assert after < ends, "and not beside what stands below the class"
 
 
+@pytest.mark.parametrize("page", ["book/functions", "book/10_flash_attention"])
+def test_the_bar_above_a_letter_is_not_cut_off(page: str, visit: Callable[..., Watched]) -> None:
+    room = """all => all.map((accent) => accent.getBoundingClientRect().top -
+        accent.closest("span.math").getBoundingClientRect().top)"""
+    above = visit(page).page.locator("span.math .accent").evaluate_all(room)
+    assert above and min(above) > 2, "A without its bar is another formula"
+
+
 CONF = f"""import sys
 sys.path.insert(0, {str(EXT)!r})
 extensions, root_doc, exclude_patterns = ["myst_nb", "course_look"], "book/01_relu", ["book/functions.md"]

@@ -11,6 +11,7 @@ import argparse
 import fnmatch
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -30,6 +31,7 @@ PAGE = ROOT / "book/trust.md"
 BEGIN, END = "<!-- the table: tests/engine/attack_stock.py writes it -->", "<!-- the table ends -->"
 # Attacks that were never run on stock, and of which the page says so: `--new` runs them.
 LATER = ("python_ways", "torch_ways", "markup", "neighbours")
+DUNDER = re.compile(r"(?<!`)\b__\w+__")
 NOT_RUN = {"blank-error", "names-double", "sums-double"} | {a.name for a in ATTACKS if a.module in LATER}
 CELL_TIME = 15  # seconds a cell, in place of stock's 30: endless loops are many
 LIMIT = 240  # seconds for an attacker and a bystander; then the class counts as not graded
@@ -194,7 +196,8 @@ def table(attacks: Sequence[Attack], results: dict[str, dict]) -> str:
                 stock = results.get(attack.name)
                 there = cell(stock["score"], stock["damage"], attack.honest) if stock else "not run"
                 here = cell(attack.ours, [], attack.honest)
-                lines.append(f"| {attack.name} | {attack.tries} | {attack.honest:g} | {there} | {here} |")
+                tries = DUNDER.sub(r"`\g<0>`", attack.tries)  # in Markdown two underscores make words bold
+                lines.append(f"| {attack.name} | {tries} | {attack.honest:g} | {there} | {here} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

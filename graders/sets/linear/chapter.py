@@ -157,9 +157,7 @@ def divides_by_means(ctx, g):
     return g.reshape(ctx.kept).expand(ctx.shape) / max(g.numel(), 1), None, None
 
 
-@wrong.backward(
-    "gradient", "Your gradient is not divided at all: each of N numbers has a share of 1 / N in its mean."
-)
+@wrong.backward("gradient", "Your gradient is not divided at all: each of N numbers has a share of 1 / N in its mean.")
 def not_divided(ctx, g):
     return g.reshape(ctx.kept).expand(ctx.shape).clone(), None, None
 
