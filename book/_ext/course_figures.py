@@ -1,4 +1,4 @@
-"""Loads the scripts of the figures that a page holds: `figures/kit.js`, and one file for each figure."""
+"""Numbers the figures of a page, and loads the scripts of those that move: `figures/kit.js`, and a file for each."""
 
 import re
 from pathlib import Path
@@ -10,6 +10,13 @@ from sphinx.util import logging
 
 LOGGER = logging.getLogger(__name__)
 FIGURE = re.compile(r'<figure\b[^>]* data-figure="([\w-]+)"')
+PLACE = re.compile(r"book/(\d+|[a-z])_")  # the number of a chapter or the letter of an appendix begins its name
+# the caption of a figure that moves, or the cell of one that does not, up to its picture
+NUMBERED = re.compile(
+    r'<figure\b[^>]* data-figure="[\w-]+".*?<figcaption>'
+    r'|<div class="cell [^"]*tag_figure:(?:(?!<div class="cell ).)*?<div class="cell_output[^>]*>\s*<img [^>]*>',
+    re.DOTALL,
+)
 FOLDER = "figures"  # of book/_static
 
 
@@ -26,7 +33,34 @@ def load_figures(
         app.add_js_file(file, defer="defer")
 
 
+def numbered(body: str, place: str) -> str:
+    """Return a page's text in which each figure has a number: "Figure 3.2" is the second of chapter 3.
+
+    Args:
+        body: HTML.
+        place: the chapter's number, or the appendix's letter.
+    """
+    count = 0
+
+    def add(found: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        kind = "span" if found[0].startswith("<figure") else "p"
+        return f'{found[0]}<{kind} class="figure-number">Figure {place}.{count}</{kind}> '
+
+    return NUMBERED.sub(add, body)
+
+
+def number_figures(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Number the figures of a chapter or an appendix."""
+    if place := PLACE.match(page):
+        context["body"] = numbered(context.get("body", ""), place[1].lstrip("0"))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Begin when a page's text is there."""
     app.connect("html-page-context", load_figures)
+    app.connect("html-page-context", number_figures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -135,12 +135,18 @@ def _found(look: str, call: str, case: Case, message: str, **evidence: object) -
     return Finding(look, message, {"case": describe(call, case)} | {k: str(v) for k, v in evidence.items()})
 
 
+WHOLE = ("q", "k", "v")  # of attention: each number of the output depends on rows of them, and none on one element
+
+
 def _around(call: str, case: Case, index: tuple[int, ...], shape: torch.Size, upstream: bool) -> str:
     """Return the numbers among the arguments, and the elements at `index` of those of this shape: " where x = 1"."""
     given = list(zip(parameters(call), case.args, strict=False))
-    given += [("the upstream gradient", case.upstream)] if upstream and case.upstream is not None else []
+    if upstream and case.upstream is not None and not any(name in WHOLE for name, _ in given):
+        given.append(("the upstream gradient", case.upstream))
     parts = []
     for name, value in given:
+        if name in WHOLE:
+            continue
         if isinstance(value, Tensor) and value.shape == shape:
             parts.append(f"{name} = {place(value[index])}")
         elif (isinstance(value, Tensor) and value.numel() == 1) or isinstance(value, int | float):

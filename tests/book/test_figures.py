@@ -111,6 +111,15 @@ def picture_faults(notebook: nbformat.NotebookNode, html: BeautifulSoup) -> Iter
 
 
 @pytest.mark.parametrize("stem", NOTEBOOKS)
+def test_figures_are_numbered_in_order(stem: str, book: Build) -> None:
+    html = BeautifulSoup((book.html / f"book/{stem}.html").read_text(encoding="utf-8"), "html.parser")
+    figures = html.select("figure.interactive, .cell[class*='tag_figure:']")
+    place = stem.split("_")[0].lstrip("0")
+    numbers = [[each.get_text() for each in figure.select(".figure-number")] for figure in figures]
+    assert numbers == [[f"Figure {place}.{count}"] for count in range(1, len(figures) + 1)]
+
+
+@pytest.mark.parametrize("stem", NOTEBOOKS)
 def test_a_picture_is_on_the_page_or_a_figure_moves_in_its_place(stem: str, book: Build) -> None:
     html = BeautifulSoup((book.html / f"book/{stem}.html").read_text(encoding="utf-8"), "html.parser")
     assert list(picture_faults(nbformat.read(ROOT / f"book/{stem}.ipynb", 4), html)) == []

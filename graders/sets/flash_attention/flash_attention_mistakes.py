@@ -575,6 +575,20 @@ def dk_and_dv_added_in_halves(ctx, g):
 
 @wrong.backward(
     "extremes",
+    "You add up dk in float16 or bfloat16 (torch.zeros_like(k) has the dtype of k), and dv not. Each block of queries adds "
+    "to both. Accumulate in float32, and convert at the end.",
+)
+def dk_added_in_halves(ctx, g):
+    wanted = iter((True, False, True))  # q, k, v
+
+    def sums(dtype, wide):
+        return wide if next(wanted) else dtype
+
+    return changed(Parts, sums=sums).backward(ctx, g)
+
+
+@wrong.backward(
+    "extremes",
     "You compute D = rowsum(dO * O) in float16 or bfloat16. dP - D is a difference of numbers that may be close, so the "
     "rounding of D counts: convert dO and O to float32 before you multiply them.",
 )
