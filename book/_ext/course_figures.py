@@ -1,6 +1,9 @@
 """Numbers the figures of a page, and loads the scripts of those that move: `figures/kit.js`, and a file for each."""
 
+import json
 import re
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +36,31 @@ def load_figures(
         app.add_js_file(file, defer="defer")
 
 
-def numbered(body: str, place: str) -> str:
+def findings(notebook: Path) -> list[str]:
+    """Return what the figures of a notebook that do not move show, as their cells' metadata have it, in their order."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"] if notebook.is_file() else []
+    kept = [cell["metadata"] for cell in cells if "remove-cell" not in cell["metadata"].get("tags", ())]
+    drawn = [own for own in kept if any(tag.startswith("figure:") for tag in own.get("tags", ()))]
+    return [own.get("finding", "") for own in drawn]
+
+
+def numbered(body: str, place: str, found: Sequence[str]) -> str:
     """Return a page's text in which each figure has a number: "Figure 3.2" is the second of chapter 3.
 
     Args:
         body: HTML.
         place: the chapter's number, or the appendix's letter.
+        found: what each of the figures that do not move shows, as `findings` has it.
     """
-    count = 0
+    count, shown = 0, iter(found)
 
-    def add(found: re.Match[str]) -> str:
+    def add(figure: re.Match[str]) -> str:
         nonlocal count
         count += 1
-        kind = "span" if found[0].startswith("<figure") else "p"
-        return f'{found[0]}<{kind} class="figure-number">Figure {place}.{count}</{kind}> '
+        number = f'<span class="figure-number">Figure {place}.{count}</span> '
+        if figure[0].startswith("<figure"):
+            return f"{figure[0]}{number}"
+        return f'{figure[0]}<p class="figure-caption">{number}{escape(next(shown, ""), quote=False)}</p>'
 
     return NUMBERED.sub(add, body)
 
@@ -56,7 +70,10 @@ def number_figures(
 ) -> None:
     """Number the figures of a chapter or an appendix."""
     if place := PLACE.match(page):
-        context["body"] = numbered(context.get("body", ""), place[1].lstrip("0"))
+        told = findings(Path(app.srcdir, f"{page}.ipynb"))
+        if "" in told:
+            LOGGER.warning("%s: figure %s has no finding in its cell's metadata", page, told.index("") + 1)
+        context["body"] = numbered(context.get("body", ""), place[1].lstrip("0"), told)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

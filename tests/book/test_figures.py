@@ -117,6 +117,11 @@ def test_figures_are_numbered_in_order(stem: str, book: Build) -> None:
     place = stem.split("_")[0].lstrip("0")
     numbers = [[each.get_text() for each in figure.select(".figure-number")] for figure in figures]
     assert numbers == [[f"Figure {place}.{count}"] for count in range(1, len(figures) + 1)]
+    captions = [each.get_text() for each in html.select(".figure-caption")]
+    drawn = [cell for cell in nbformat.read(ROOT / f"book/{stem}.ipynb", 4).cells if figure_name(cell)]
+    assert [caption.partition(" ")[2].partition(" ")[2] for caption in captions] == [
+        cell.metadata.finding for cell in drawn if not in_notebook_alone(cell)
+    ]
 
 
 @pytest.mark.parametrize("stem", NOTEBOOKS)
