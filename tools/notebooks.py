@@ -33,7 +33,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-CELL_METADATA = {"tags", "nbgrader", "mystnb", "jupyter", "deletable", "editable"}
+CELL_METADATA = {"tags", "nbgrader", "mystnb", "jupyter", "deletable", "editable", "finding"}
 FIGURE_LINES = 48  # a chapter's code has 40 at most; a figure's is folded away
 RANDOM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){0,3}(-[0-9a-f]{12})?|cell-[0-9a-f]{16}")
 SLUG = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", re.IGNORECASE)

@@ -20,7 +20,7 @@ def quietly():
 
 
 def test_there_is_an_index():
-    assert indexed() == ["flash_attention", "linear", "relu"]
+    assert indexed() == ["flash_attention", "linear", "relu", "sigmoid"]
 
 
 @pytest.mark.parametrize("name", indexed())

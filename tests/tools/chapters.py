@@ -126,6 +126,8 @@ def figure_faults(notebook: NotebookNode) -> Iterator[str]:
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
         if len(alt) < 60 or not re.search(r"\d", alt):
             yield f"cell {cell.id}: its alt text does not say what is to be seen, with numbers: {alt!r}"
+        if not in_notebook_alone(cell) and not cell.metadata.get("finding", "").endswith("."):
+            yield f"cell {cell.id}: no finding in its metadata, a sentence for the caption"
         if not draws:
             yield f"cell {cell.id}: draws nothing"
         if "hide-input" not in cell.metadata.tags or cell.metadata.get("jupyter") != {"source_hidden": True}:
