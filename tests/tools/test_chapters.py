@@ -42,6 +42,7 @@ def chapter():
                 "tags": ["figure:line", "hide-input"],
                 "jupyter": {"source_hidden": True},
                 "mystnb": {"image": {"alt": ALT}},
+                "finding": "The gradient is 1 where the function rises.",
             }
             picture = new_output("display_data", data={"image/svg+xml": "<svg/>"})
             cells.append(new_code_cell("line()", id="figure", metadata=metadata, outputs=[picture]))
@@ -116,6 +117,7 @@ PLANTED = {
     "needs itself": (card_with("01_relu", "02_two"), "needs 02_two.ipynb, which is not an earlier"),
     "needs nothing there": (card_with("01_relu", "01_gone"), "needs 01_gone.ipynb, which does not exist"),
     "no alt text": (lambda n: cell(n, "figure").metadata.pop("mystnb"), "its alt text does not say"),
+    "no finding": (lambda n: cell(n, "figure").metadata.pop("finding"), "no finding in its metadata"),
     "empty words": (
         lambda n: cell(n, "figure").metadata.mystnb.image.update(
             alt="A figure of the function and of its gradient, drawn with matplotlib."
