@@ -484,7 +484,7 @@ class Task:
                     seen[tried.name] = self._seen(tried, self._expected(tried, seed)[0], operation)
                 places = self._smallest_first(tried, seed)
                 fitting = [m for m in fitting if self._fits(m, tried, seed, seen[tried.name], looks, places)]
-                if len(fitting) == 1:
+                if len(fitting) <= 1:
                     break
         return fitting[0] if len(fitting) == 1 else None
 

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from graders.inside.operation import local
-from graders.judge.task import FRESH, Task
+from graders.judge.task import FRESH, Mistake, Task
 from graders.sets import load
 from tools.index import index_of, indexed, looks
 
@@ -54,6 +54,20 @@ def test_where_the_index_leaves_no_doubt_a_mistake_is_not_run(monkeypatch):
         ran.clear()
         monkeypatch.setattr(task, "index", {mistake.name: {check.name: looks_of_it}})
         assert (task._by_this_look(mistake, check, look, 0), len(ran)) == (right, runs)
+
+
+def test_mistakes_are_told_apart_where_the_index_says_that_they_differ():
+    task = load("flash_attention")["FlashAttention"]
+    kept = [m for m in task.mistakes if m.name in ("saves_p", "tiles_kept_for_backward")]
+    halves = [m for m in task.mistakes if m.name in ("scale_missing", "missing_d")]
+
+    def names(mistakes: list[Mistake], *, symptoms: bool) -> list[str]:
+        return [check.name for check in task._telling(task.checks, mistakes, symptoms)]
+
+    assert names(kept, symptoms=False) == [], "all their numbers are right"
+    assert names(kept, symptoms=True)[0] == "memory", "there the one makes a large tensor, the other many"
+    assert set(names(halves, symptoms=False)) == {check.name for check in task.checks}
+    assert names(halves, symptoms=False)[-1] in ("gradient", "contract"), "both lose it by the gradient"
 
 
 def test_a_mistake_that_the_index_does_not_know_is_recognised():

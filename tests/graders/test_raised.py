@@ -9,6 +9,8 @@ import torch
 from torch.autograd import Function
 
 from graders.inside.operation import local
+from graders.inside.records import Failure, Record
+from graders.judge.looks import same_behaviour
 from graders.judge.places import of_message
 from graders.judge.raised import MEANINGS, meaning
 from graders.sets import load
@@ -54,6 +56,7 @@ ANSWERS = {  # what is changed of a right answer, how the sentence begins, and t
         "clamp takes two numbers or two tensors, and one of each raises",
         False,
     ),
+    "a number for a gradient": ({"returns": "2.0"}, "Your backward returns a number or a tuple where", False),
     "if": ({"first": "x = x if x > 0 else -x"}, "Python's if, and, or, min, max and", False),
     "a chain": ({"first": "x = torch.where(-1 <= x <= 1, x, x)"}, "Python's if, and, or, min, max and", False),
     "power": ({"first": "x = x ^ 2"}, "^ is not a power in Python, but the exclusive or of bits: write x ** 2", False),
@@ -98,6 +101,43 @@ def test_a_right_answer_is_told_nothing() -> None:
     exec(X.format(**RIGHT), names)
     assert all(load("relu")["Square"].judge(c, local(names["Square"].apply)).earned for c in ("value", "gradient"))
     assert meaning("").sentence == meaning("something else went wrong").heading == ""
+
+
+def test_what_none_lacks_is_not_taken_for_what_a_float_lacks() -> None:
+    def raised(message: str) -> Record:
+        return Record(Failure("forward", "AttributeError", message))
+
+    of_none, of_float = (raised(f"'{kind}' object has no attribute 'zero_'") for kind in ("NoneType", "float"))
+    assert same_behaviour(of_none, raised(of_none.failure.message)) and not same_behaviour(of_none, of_float)
+    of_yours, of_mine = (raised(f"'{kind}' object has no attribute 'kept'") for kind in ("Yours", "Mine"))
+    assert same_behaviour(of_yours, of_mine), "a class's name is the student's own"
+
+
+def test_a_gradient_for_a_number_is_not_wanted() -> None:
+    class ScaleGradient(Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.factor, g
+
+    verdict = load("ste")["ScaleGradient"].judge("gradient", local(ScaleGradient.apply))
+    assert verdict.message.startswith("Your backward returns a gradient for factor, and factor is not a tensor: return")
+
+
+def test_of_attention_no_single_number_is_named() -> None:
+    task = load("flash_attention")["FlashAttention"]
+    wrong = next(m for m in task.mistakes if m.name == "missing_d")
+    finding = task.find(task.check("gradient"), local(wrong.operation), 0)
+    assert finding and finding.message.startswith("Wrong gradient with respect to q at index (")
+    assert (
+        "where q = " not in finding.message
+        and " v = " not in finding.message
+        and "the upstream gradient" not in finding.message
+    )
 
 
 def test_a_scalar_is_written_as_python_writes_it() -> None:
