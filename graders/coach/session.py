@@ -15,7 +15,7 @@ from graders.coach.trying import next_step
 from graders.inside.pristine import pristine
 from graders.judge.once import waits
 from graders.judge.task import Check, Task
-from graders.judge.testfile import FileCheck, FileTask, ask, cell_source
+from graders.judge.testfile import FileCheck, FileTask, ask_fork, cell_source
 from graders.judge.verdict import Verdict
 
 SEED = 7  # of the inputs; graders draw others
@@ -86,7 +86,7 @@ def steps(found: Found, thing: object, seed: int = SEED) -> Iterator[Step]:
         )
     if isinstance(task, FileTask):
         text = _text(thing)
-        return _each(task, "", lambda check, failed: task.judge(check, text, seed, ask))
+        return _each(task, "", lambda check, failed: task.judge(check, text, seed, ask_fork))
     asked = operation(found, thing)
     judged: dict[tuple[str, str], Verdict] = {}
     return _each(task, _alias(task, thing), lambda check, failed: task.judge(check, asked, seed, judged, failed))

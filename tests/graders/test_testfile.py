@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -329,6 +331,93 @@ def test_one_run_does_not_touch_the_next(run: Callable, capfd: pytest.CaptureFix
 def test_random_numbers_are_the_same_in_every_run(run: Callable) -> None:
     said = run("import torch\ndef test_a():\n    raise ValueError(torch.rand(1).item())\n", sources=3)
     assert len({s["message"] for s in said}) == 1
+
+
+# --- the coach's way: a fork of the reader's own process --------------------------------------------------------------
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="a fork is asked on Linux alone")
+
+
+def message(body: str, **changes: object) -> dict:
+    """What `FileTask.judge` asks about a file with this text of a test: of a right Sigmoid, and of none."""
+    sources = [source_of(SigmoidNew, "Sigmoid"), "Sigmoid = None\n"]
+    asked = {"file": f"{HEAD}def test_a():\n    {body}\n", "name": "test_sigmoid.py", "offer": "sigmoid", "seed": 3}
+    return asked | {"sources": sources, "limit": 20.0, "total": 60.0} | changes
+
+
+def never(message: dict) -> list[dict]:
+    raise AssertionError("a fresh process was asked")
+
+
+@linux
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert Sigmoid is not None",
+        "import torch; raise ValueError(torch.rand(1).item(), torch.zeros(1).dtype, torch.get_num_threads())",
+        "import pytest; pytest.fail('so it is')",
+        "import os; open('here', 'x'); assert os.listdir() == ['here']",
+    ],
+    ids=["one fails", "torch as it starts", "pytest", "a folder of its own"],
+)
+def test_a_fork_says_what_a_fresh_process_says(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the reader's kernel has set, and the threads that it has started."""
+    expected = testfile.ask(message(body))
+    threads, folder = torch.get_num_threads(), os.getcwd()
+    monkeypatch.setattr(testfile, "ask", never)
+    torch.set_default_device("meta")
+    torch.set_num_threads(2)
+    torch.randn(1 << 22, device="cpu", requires_grad=True).exp().sum().backward()
+    try:
+        assert testfile.ask_fork(message(body)) == expected
+        assert torch.get_num_threads() == 2 and os.getcwd() == folder
+    finally:
+        torch.set_default_device(None)
+        torch.set_num_threads(threads)
+
+
+@linux
+def test_a_fork_s_word_counts_of_who_used_up_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testfile, "ask", never)
+    (said,) = testfile.ask_fork(message("while True: pass", limit=1.0))
+    assert (said["status"], said["limit"]) == ("timed out", 1.0)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("import held; held.lock.acquire()", "failed"),
+        ("import os, sys; os.kill(os.getpid(), 9 * ('held' in sys.modules))", "passed"),
+        ("import os; os.kill(os.getpid(), 9)", "died"),
+    ],
+    ids=["waits for a lock", "crashes in a fork", "ends itself"],
+)
+def test_a_fresh_process_has_the_last_word_of_what_did_not_end(
+    body: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread of the reader's held the lock when the process was forked: nobody gives it back there."""
+    held = SimpleNamespace(lock=threading.Lock())
+    held.lock.acquire()
+    monkeypatch.setitem(sys.modules, "held", held)  # a fresh process has no such module
+    start = time.monotonic()
+    said = testfile.ask_fork(message(body, total=2.0))
+    assert [one["status"] for one in said] == [status] * 2 and time.monotonic() - start < 60
+    assert not multiprocessing.active_children()
+
+
+@linux
+def test_a_course_that_is_not_whole_hears_it_of_the_fork_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "graders.inside.testrun", None)
+    said = testfile.ask_fork(message("assert Sigmoid is not None"))
+    assert [one["status"] for one in said] == ["passed", "failed"]
+
+
+def test_systems_whose_libraries_may_not_survive_a_fork_ask_a_fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testfile.sys, "platform", "darwin")
+    monkeypatch.setattr(testfile, "_forked", never)
+    monkeypatch.setattr(testfile, "ask", lambda message: ["fresh"])
+    assert testfile.ask_fork(message("pass")) == ["fresh"]
 
 
 # --- the cell ---------------------------------------------------------------------------------------------------------
