@@ -8,8 +8,11 @@ Every figure has a transparent ground and mid-tone colours, which the page darke
 book's dark ground, and tells its lines apart by dash or marker as well as by colour.
 """
 
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import torch
+from matplotlib import font_manager
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 INK, BLUE, ORANGE, GREEN = "#7d7d7d", "#3f87c7", "#d0722b", "#3a9a6b"
@@ -31,8 +34,14 @@ def canvas(columns=1, height=3.0, rows=1):
         A figure and a list of its axes, row by row.
     """
     set_matplotlib_formats("svg", metadata={"Date": None})
+    faces = [*Path("_static/text").glob("*.ttf")]  # the book's own; elsewhere matplotlib's serves
+    for face in faces:
+        font_manager.fontManager.addfont(face)
+    names, size = (["Course Text", "DejaVu Sans"], 12.5) if faces else (["DejaVu Sans"], 11)
     plt.rcParams.update(
-        {"svg.hashsalt": "course", "axes.facecolor": "none", "font.size": 11, "lines.linewidth": 2}
+        {"svg.hashsalt": "course", "axes.facecolor": "none", "lines.linewidth": 2, "mathtext.fontset": "custom"}
+        | {"font.family": names, "font.size": size, "legend.fontsize": size - 1.5, "legend.labelspacing": 0.15}
+        | dict.fromkeys([f"mathtext.{style}" for style in ("rm", "it", "bf", "bfit", "cal", "sf", "tt")], names[0])
         | dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], INK)
         | dict.fromkeys(["axes.spines.right", "axes.spines.top"], False)
     )
@@ -105,7 +114,7 @@ def relu_kink(x, y, gradient, quotients):
         ax.plot(x, quotient, dash, color=color, label=f"difference, h = {h}")
         ax.fill_between(x, gradient, quotient, color=color, alpha=0.15, lw=0)
     ax.set(xlabel="x", ylim=(-0.06, 1.5), yticks=[0, 0.5, 1])
-    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
+    ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2)
 
 
 def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
@@ -132,7 +141,7 @@ def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
     top.set(xlabel="x", title="differences with h = 1e-6", ylim=(-0.25, 2.1), yticks=[0, 0.5, 1, 1.5])
     bottom.set(xlabel="step h", title="mean error", ylim=(1e-13, 1e6))
     for ax in (top, bottom):
-        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
+        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2)
 
 
 def spring_motion(s, u, x, bend):
@@ -183,7 +192,7 @@ def legendre_fit(x, target, curves, z, values, slopes):
     for ax in (above, below):
         ax.set(xlabel="x", xticks=[-1, -0.5, 0, 0.5, 1])
     for ax, columns in ((fit, 2), (above, 4), (below, 4)):
-        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=columns, columnspacing=1)
+        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=columns, columnspacing=1)
 
 
 def walked_past(path):
@@ -223,8 +232,8 @@ def storage_range(alphas, errors, learnt):
     for bits, color, dash in zip(errors, (ORANGE, BLUE, GREEN), ("--", "-", ":"), strict=True):
         ax.semilogy(alphas, errors[bits], dash, color=color, label=f"{bits} bits")
         ax.plot(*learnt[bits], "o", color=color)
-    ax.set(xlabel="range α", title="mean squared error", ylim=(0.006, 1.2))
-    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper right", ncols=3)
+    ax.set(xlabel="range α", title="mean squared error", ylim=(0.006, 2.5))
+    ax.legend(frameon=False, labelcolor=INK, loc="upper right", ncols=3)
 
 
 def broadcast_grids(forward, backward):
@@ -314,7 +323,7 @@ def surrogates(x, curves):
             ax.plot(x, ramp, "--", color=ORANGE, label="clipped ramp")
         ax.plot(x, line, color=BLUE, label=name)
         ax.set(ylim=(-2.2, 2.2), yticks=[-2, -1, 0, 1, 2], xticks=[-2, -1, 0, 1, 2])
-        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left")
+        ax.legend(frameon=False, labelcolor=INK, loc="upper left")
     ax.set_xlabel("x")
 
 
@@ -338,7 +347,7 @@ def binary_training(losses, still, path):
         lines[0].set_label(label)
     bottom.set(title="latent weights", xlabel="step", ylim=(-0.7, 1.05))
     for ax in (top, bottom):
-        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=3 if ax is bottom else 2)
+        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=3 if ax is bottom else 2)
 
 
 def checkpoint_timeline(plain, every):
@@ -373,7 +382,7 @@ def memory_time(ks, rows):
     at_k = [rows[f"every {k}"] for k in ks]
     top.plot(ks, [most for _, _, most in at_k], "-o", color=BLUE, label="at most, in backward")
     top.plot(ks, [kept for _, kept, _ in at_k], "--s", color=ORANGE, label="before backward")
-    top.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper center")
+    top.legend(frameon=False, labelcolor=INK, loc="upper center")
     places, best = {}, ks[len(ks) // 2]
     for k in ks:
         places.setdefault(rows[f"every {k}"][::2], []).append(str(k))
@@ -436,7 +445,7 @@ def shifted_sum(a, sums, b, slopes):
     for ax, at, errors, labels in pairs:
         for error, label, color, dash in zip(errors.T, labels, (ORANGE, BLUE), ("--", "-"), strict=True):
             ax.semilogy(at, error, dash, color=color, label=label)
-        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper center", ncols=2)
+        ax.legend(frameon=False, labelcolor=INK, loc="upper center", ncols=2)
     top.set(title="log-sum-exp, float32: mean error", ylim=(1e-8, 10), xticks=[-100, -50, 0, 50, 100])
     bottom.set(title="softmax, float32: largest relative error", xscale="log", ylim=(1e-8, 10))
     for ax in (top, bottom):
@@ -476,7 +485,7 @@ def attention_memory(lengths, floats, slopes):
     ax.set(xlabel="length N", title="floats kept for backward", ylim=(1.5e4, 2e9))
     ax.set_xticks(lengths, lengths)
     ax.minorticks_off()
-    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left")
+    ax.legend(frameon=False, labelcolor=INK, loc="upper left")
 
 
 def wave_bits(wave, weights):
@@ -493,7 +502,7 @@ def wave_bits(wave, weights):
         ax.step(range(len(t)), on_grid, where="mid", color=BLUE)
         ax.plot(t, "o", color=INK, ms=4)
         ax.plot(clipped, t[clipped], "X", color="#c8503f", ms=8, ls="")
-        ax.set_title(name, loc="left", fontsize=11)
+        ax.set_title(name, loc="left", fontsize="medium")
     ax.set(xlabel="sample")
 
 
@@ -508,16 +517,16 @@ def quantiser_stairs(x, y, to_x, to_s, level):
         level: the integer that each point is stored as, the true slope for the scale.
     """
     value, mask, saw = canvas(rows=3, height=6.4)[1]
-    value.get_gridspec().set_height_ratios([3, 1, 3])
+    value.get_gridspec().set_height_ratios([3, 1.2, 3])
     value.plot(x, x, "--", color=INK, lw=1.5, label="x")
     saw.plot(x, level, ":", color=ORANGE, label="true slope q")
     for ax, t, label in ((value, y, "y"), (mask, to_x, "gradient for x"), (saw, to_s, "gradient for s")):
         line = t.masked_fill(t.diff(prepend=t[:1]).abs() > 0.3, float("nan"))
         ax.plot(x, line, color=BLUE, label=label)
-        ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="upper left", ncols=2)
+        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2)
         ax.set_xlim(-3.2, 3.2)
     value.set(ylim=(-2.8, 3.4), yticks=[-2, -1, 0, 1, 1.5])
-    mask.set(ylim=(-0.15, 1.7), yticks=[0, 1])
+    mask.set(ylim=(-0.2, 2.4), yticks=[0, 1])
     saw.set(ylim=(-4.8, 5.6), yticks=[-4, -2, 0, 2, 3], xlabel="x")
 
 
@@ -543,7 +552,7 @@ def accuracy_bits(bits, floats, scores):
         ax.errorbar(at, middle, spread, fmt=style, color=color, ms=7, mfc="none", capsize=3, label=f"trained, {kind}")
     ax.set(title="accuracy", ylim=(0.15, 1.02), xlabel="bits", xticks=range(len(bits)))
     ax.set_xticklabels(bits)
-    ax.legend(frameon=False, labelcolor=INK, fontsize=10, loc="lower left")
+    ax.legend(frameon=False, labelcolor=INK, loc="lower left")
 
 
 def tape(relu):
@@ -589,7 +598,8 @@ def fault_patterns():
     x = torch.tensor([1.0, -1.0, 2.0, -2.0], dtype=torch.float64)
     right = torch.autograd.functional.jacobian(lambda t: 2 * torch.where(t > 0, t * t, t).cumsum(0), x).T
     own = right.diag()[:, None]  # what each input does to its own output, and to all later ones
-    faults = {"right": right, "summed over everything": own.expand(4, 4), "transposed": own * torch.ones(4, 4).tril()}
+    faults = {"right": right, "summed over everything": own.expand(4, 4)}
+    faults |= {"summed from the wrong end": own * torch.ones(4, 4).tril()}
     faults |= {"a factor forgotten": right / 2, "one branch wrong": torch.where(x > 0, 1, 2 * x)[:, None] * right}
     faults |= {"detached": 0 * right}
     figure, axes = canvas(columns=2, rows=3, height=8.2)
@@ -599,7 +609,7 @@ def fault_patterns():
             ax.add_patch(plt.Rectangle((j, i), 0.94, 0.94, fc=RED if off else "none", ec=INK, lw=0.8))
             word = {"s": f"{number + 0:g}".replace("-", "−"), "weight": "bold" if off else "normal"}
             ax.text(j + 0.47, i + 0.5, **word, color="black" if off else INK, ha="center", va="center")
-        title = ("the running sum\n" if name == "transposed" else "") + name
+        title = name.replace("from the", "from\nthe")
         ax.set(title=f"{title}\n{(matrix != right).sum()} of 16 differ", xlim=(0, 4), ylim=(4, 0), aspect="equal")
         ax.set_xticks([0.5, 1.5, 2.5, 3.5], ["y₀", "y₁", "y₂", "y₃"])
         ax.set_yticks([0.5, 1.5, 2.5, 3.5], [f"x{'₀₁₂₃'[i]} = {t:g}".replace("-", "−") for i, t in enumerate(x)])
@@ -749,13 +759,13 @@ def speed_by_length(rows, width):
         lines = {
             way: [(r["N"], r[f"{kind} TFLOP/s"]) for r in rows if (r["way"], r["d"]) == (way, width)] for way in dashes
         }
-        room, below = 0.075 * max(y for points in lines.values() for _, y in points), 0.0
+        room, below = 0.095 * max(y for points in lines.values() for _, y in points), 0.0
         for way, points in sorted(lines.items(), key=lambda item: item[1][-1][1]):
             own = way == "Triton"
             ax.plot(*zip(*points, strict=True), color=color, ls=dashes[way], lw=2.6 if own else 1.6)
             below = max(points[-1][1], below + room)
             words = "this page's kernel" if own else way
-            ax.text(18_000, below, words, va="center", size=10, weight="bold" if own else "normal")
+            ax.text(18_000, below, words, va="center", size=11, weight="bold" if own else "normal")
         lengths = [n for n, _ in lines["Triton"]]
         ax.set_xscale("log", base=2)
         ax.set_xticks(lengths, [str(n) if n < 1024 else f"{n // 1024}k" for n in lengths])

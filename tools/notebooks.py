@@ -34,7 +34,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 CELL_METADATA = {"tags", "nbgrader", "mystnb", "jupyter", "deletable", "editable", "finding"}
-FIGURE_LINES = 48  # a chapter's code has 40 at most; a figure's is folded away
+FIGURE_LINES = 60  # a chapter's code has 40 at most; a figure's is folded away
 RANDOM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){0,3}(-[0-9a-f]{12})?|cell-[0-9a-f]{16}")
 SLUG = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", re.IGNORECASE)
 MACHINE = {

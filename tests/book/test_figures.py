@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from itertools import accumulate, pairwise
 
 import nbformat
@@ -12,6 +13,9 @@ import numpy as np
 import pytest
 import torch
 from bs4 import BeautifulSoup
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont
+from matplotlib.ft2font import FT2Font
 from playwright.sync_api import Locator
 from torch import Tensor
 from torch.autograd import Function, gradcheck
@@ -154,6 +158,39 @@ def drawn(stem: str, name: str) -> str:
 def written(stem: str, name: str) -> list[str]:
     """The words in it, line by line: matplotlib draws them as outlines, and puts each line into a comment."""
     return re.findall("<!-- (.*?) -->", drawn(stem, name))
+
+
+def pictures() -> list[str]:
+    """All pictures that the notebooks store, as SVG."""
+    outputs = (
+        output.get("data", {})
+        for path in sorted((ROOT / "book").glob("*.ipynb"))
+        for cell in nbformat.read(path, 4).cells
+        for output in cell.get("outputs", [])
+    )
+    return [data["image/svg+xml"] for data in outputs if "image/svg+xml" in data]
+
+
+def lent(picture: str, own: FT2Font, other: FT2Font) -> set[str]:
+    """The characters that a picture draws in matplotlib's face, though the course's own has them."""
+    glyphs = {other.get_char_index(code): chr(code) for code in own.get_charmap()}
+    used = {int(glyph, 16) for glyph in re.findall(r'id="DejaVuSans-(?:\w+-)?([0-9a-f]+)"', picture)}
+    return {glyphs[glyph] for glyph in used & set(glyphs) - {0}}
+
+
+def test_pictures_that_do_not_move_have_the_text_s_face() -> None:
+    folder = ROOT / "book/_static/text"
+    own = {style: FT2Font(folder / f"{style.lower()}.ttf") for style in ("Regular", "Bold")}
+    for style, face in own.items():
+        assert (face.family_name, face.style_name) == ("Course Text", style)
+    other = FT2Font(findfont("DejaVu Sans"))
+    assert len(pictures()) > 25
+    for picture in pictures():
+        assert 'id="CourseText-' in picture and lent(picture, own["Regular"], other) == set()
+    elsewhere, written = Figure(figsize=(1, 1)), StringIO()
+    elsewhere.text(0, 0, "aβ", fontfamily="DejaVu Sans")  # the face has no β
+    elsewhere.savefig(written, format="svg")
+    assert lent(written.getvalue(), own["Regular"], other) == {"a"}
 
 
 SETTINGS = """figure => {
@@ -365,9 +402,16 @@ def test_tape_s_picture_says_what_torch_and_the_figure_say(visit: Callable[..., 
 
 # ------------------------------------------------------------------- read-matrix: the pattern that a fault leaves
 
-FAULTS = ["right", "summed over everything", "transposed", "a factor forgotten", "one branch wrong", "detached"]
+FAULTS = [
+    "right",
+    "summed over everything",
+    "summed from the wrong end",
+    "a factor forgotten",
+    "one branch wrong",
+    "detached",
+]
 MYSTERIES = {  # the inputs, and the fault
-    "mystery 1": ((2, -1, 1, -3), "transposed"),
+    "mystery 1": ((2, -1, 1, -3), "summed from the wrong end"),
     "mystery 2": ((-2, 1, 3, -1), "one branch wrong"),
     "mystery 3": ((1, 3, -2, -1), "right"),
     "mystery 4": ((-1, 2, -3, 1), "a factor forgotten"),
@@ -394,7 +438,7 @@ class RunningSum(Function):
         slope = 2 * x if ctx.fault == "one branch wrong" else torch.where(x > 0, 2 * x, 1)
         if ctx.fault == "summed over everything":
             sent = g.sum()
-        elif ctx.fault == "transposed":
+        elif ctx.fault == "summed from the wrong end":
             sent = g.cumsum(0)
         else:
             sent = g.flip(0).cumsum(0).flip(0)
@@ -463,14 +507,14 @@ def test_read_matrix_says_the_same_without_a_script(visit: Callable[..., Watched
 def test_read_matrix_s_picture_says_what_torch_computes() -> None:
     words = written("02_sigmoid", "fault_patterns")
     cells = [numbers(word)[0] for word in words if re.fullmatch(r"−?[\d.]+", word)]
-    titles = [title for title in pairwise(words) if title[1].endswith("of 16 differ")]
+    titles = re.findall(rf"(?:{'|'.join(FAULTS)}) \d+ of 16 differ", " ".join(words))
     analytical, off = [], []
     for fault in FAULTS:
         found, numerical, _ = both_jacobians((1, -1, 2, -2), fault)
         analytical.append(found)
         off.append(int(((found - numerical).abs() > 1e-6).sum()))
     torch.testing.assert_close(torch.tensor(cells).double().reshape(6, 4, 4), torch.stack(analytical), rtol=0, atol=0)
-    assert titles == [(fault, f"{count} of 16 differ") for fault, count in zip(FAULTS, off, strict=True)]
+    assert titles == [f"{fault} {count} of 16 differ" for fault, count in zip(FAULTS, off, strict=True)]
     assert drawn("02_sigmoid", "fault_patterns").count("fill: #c8503f") == sum(off)
 
 

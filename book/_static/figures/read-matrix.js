@@ -10,7 +10,7 @@
       code: "2 * slope * (sum of g from here on)", see: "The two agree, and the difference is 0 everywhere.", look: "nothing" },
     { name: "summed over everything", send: (x, g, i) => 2 * slope(x[i]) * sum(g),
       code: "2 * slope * g.sum()", see: "Each row is constant, where the numerical one has zeros.", look: "g summed or broadcast" },
-    { name: "transposed", send: (x, g, i) => 2 * slope(x[i]) * sum(g.slice(0, i + 1)),
+    { name: "summed from the wrong end", send: (x, g, i) => 2 * slope(x[i]) * sum(g.slice(0, i + 1)),
       code: "2 * slope * (sum of g up to here)", see: "The zeros are on the other side of the diagonal.", look: "a matrix, or an order, not turned round" },
     { name: "a factor forgotten", send: (x, g, i) => slope(x[i]) * after(g, i),
       code: "slope * (sum of g from here on)", see: "Divide the two: the ratio is the same everywhere.", look: "a factor, a sign or a mean" },
