@@ -194,8 +194,8 @@ def test_a_file_that_is_no_notebook_is_one_line(text, root, capsys):
 
 def test_a_figure_over_the_limit_is_refused(root):
     figures = root / "book/figures.py"
-    figures.write_text(figures.read_text().replace("    figure, ax = canvas()\n", "    figure, ax = canvas()\n" * 40))
-    with pytest.raises(NotebookError, match=r"takes \d+ lines; the limit is 48"):
+    figures.write_text(figures.read_text().replace("    figure, ax = canvas()\n", "    figure, ax = canvas()\n" * 50))
+    with pytest.raises(NotebookError, match=r"takes \d+ lines; the limit is 60"):
         process(root / "book/01_tiny.ipynb", check=True)
 
 
