@@ -89,9 +89,9 @@ def drum_fit(r, height, fitted):
     ax = canvas(height=2.6)[1][0]
     ax.axhline(0, color=INK, lw=0.8)
     ax.plot(r[::3], height[::3], "o", color=INK, ms=4)
-    ax.plot(r, fitted, "--", color=ORANGE)
+    ax.plot(r, fitted, "--", color=RED)
     ax.text(0.62, 0.95, "the heights", color=INK)
-    ax.text(0.3, -0.45, "the wave that training finds", color=ORANGE, ha="center")
+    ax.text(0.3, -0.45, "the wave that training finds", color=RED, ha="center")
     ax.set(xlabel="distance from the centre", ylabel="height")
 
 
@@ -105,16 +105,20 @@ def relu_kink(x, y, gradient, quotients):
         quotients: step size to central difference at x.
     """
     ax = canvas(height=3.4)[1][0]
-    ax.plot(x, y, "-.", color=INK, label="ReLU")
+    ax.plot(x, y, "-.", color=BLUE)
+    ax.text(0.75, 0.62, "ReLU", color=BLUE)
     for side in (x <= 0, x > 0):
-        ax.plot(x[side], gradient[side], color=BLUE, label="gradient" if side[0] else None)
-    ax.plot(0, 0, "o", color=BLUE)
-    ax.plot(0, 1, "o", color=BLUE, mfc="none")
-    for (h, quotient), color, dash in zip(quotients.items(), (ORANGE, GREEN), ("--", ":"), strict=True):
-        ax.plot(x, quotient, dash, color=color, label=f"difference, h = {h}")
-        ax.fill_between(x, gradient, quotient, color=color, alpha=0.15, lw=0)
-    ax.set(xlabel="x", ylim=(-0.06, 1.5), yticks=[0, 0.5, 1])
-    ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2)
+        ax.plot(x[side], gradient[side], color=ORANGE)
+    ax.plot(0, 0, "o", color=ORANGE)
+    ax.plot(0, 1, "o", color=ORANGE, mfc="none")
+    ax.text(0.75, 1.05, "gradient", color=ORANGE)
+    for (h, quotient), dash, height in zip(quotients.items(), ("--", ":"), (0.4, 0.8), strict=True):
+        ax.plot(x, quotient, dash, color=INK)
+        ax.fill_between(x, gradient, quotient, color=INK, alpha=0.15, lw=0)
+        pointer = {"arrowstyle": "-", "color": INK, "lw": 0.8}
+        to, at = ((2 * height - 1) * h, height), (-0.35, height)
+        ax.annotate(f"difference, h = {h}", to, at, ha="right", va="center", arrowprops=pointer)
+    ax.set(xlabel="x", ylim=(-0.06, 1.18), yticks=[0, 0.5, 1])
 
 
 def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
@@ -130,18 +134,21 @@ def arctan_differences(x, y, gradient, quotients, bound, steps, errors):
         errors: the mean error at each step, in float32 and in float64.
     """
     top, bottom = canvas(rows=2, height=6)[1]
-    top.fill_between(x, gradient - bound, gradient + bound, color=ORANGE, alpha=0.3, lw=0, label="float32 bound")
-    top.plot(x, y, "-.", color=INK, label="arctan")
-    top.plot(x, gradient, color=BLUE, label="gradient")
-    for quotient, error, marker, color, bits in zip(quotients, errors, "xo", (ORANGE, GREEN), (32, 64), strict=True):
-        style = {"color": color, "marker": marker, "mfc": "none", "ms": 5, "label": f"float{bits}"}
+    top.fill_between(x, gradient - bound, gradient + bound, color=ORANGE, alpha=0.3, lw=0)
+    top.plot(x, y, "-.", color=INK)
+    top.plot(x, gradient, color=INK)
+    top.text(3.1, 1.05, "arctan")
+    top.text(1.3, 0.6, "circles: float64, on the gradient", color=BLUE)
+    top.text(0.3, -0.36, "crosses: float32, where rounding allows", color=ORANGE)
+    for quotient, error, marker, color, bits in zip(quotients, errors, "xo", (ORANGE, BLUE), (32, 64), strict=True):
+        style = {"color": color, "marker": marker, "mfc": "none", "ms": 5}
         top.plot(x[::10], quotient[::10], ls="", zorder=4 - bits // 32, **style)
         bottom.loglog(steps, error, ls="--" if bits == 32 else "-", **style)
-    bottom.axvline(1e-6, ymax=0.78, color=INK, ls=":", label="eps of gradcheck")
-    top.set(xlabel="x", title="differences with h = 1e-6", ylim=(-0.25, 2.1), yticks=[0, 0.5, 1, 1.5])
-    bottom.set(xlabel="step h", title="mean error", ylim=(1e-13, 1e6))
-    for ax in (top, bottom):
-        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2)
+        bottom.text(1e-10, 3 if bits == 32 else 3e-6, f"float{bits}", color=color)
+    bottom.axvline(1e-6, color=INK, ls=":")
+    bottom.text(7e-7, 5e-13, "eps of gradcheck", ha="right")
+    top.set(xlabel="x", title="differences with h = 1e-6", ylim=(-0.45, 1.45), yticks=[0, 0.5, 1])
+    bottom.set(xlabel="step h", title="mean error", ylim=(1e-13, 1e2))
 
 
 def spring_motion(s, u, x, bend):
@@ -157,12 +164,12 @@ def spring_motion(s, u, x, bend):
     for ax, at, right, wrong in ((above, s, s.sin(), u), (below, x, 24 * x, bend)):
         ax.axhline(0, color=INK, lw=0.8)
         ax.plot(at, right, color=BLUE)
-        ax.plot(at, wrong, "--", color=ORANGE)
-    above.text(2.45, 0.2, "right: sin s", color=INK, ha="right")
-    above.text(3.05, 1.2, "found with EarlySlope", color=INK, ha="right")
+        ax.plot(at, wrong, "--", color=RED)
+    above.text(2.45, 0.2, "right: sin s", color=BLUE, ha="right")
+    above.text(3.05, 1.2, "found with EarlySlope", color=RED, ha="right")
     above.set(xlabel="time s", title="the spring: a wrong motion, and no error", ylim=(-1.5, 1.6), yticks=[-1, 0, 1])
-    below.text(0.5, 15, "right: 24 x", color=INK, ha="right")
-    below.text(0.9, -4.5, "EarlySlope: 0", color=INK, ha="right")
+    below.text(0.5, 15, "right: 24 x", color=BLUE, ha="right")
+    below.text(0.9, -4.5, "EarlySlope: 0", color=RED, ha="right")
     below.set(xlabel="x", title="the cause: the second derivative of $T_3$", yticks=[-20, 0, 20])
 
 
@@ -178,21 +185,23 @@ def legendre_fit(x, target, curves, z, values, slopes):
         slopes: their derivatives at z.
     """
     fit, above, below = canvas(rows=3, height=9)[1]
-    looks = [{"ls": s, "color": c} for s, c in zip((":", "-.", "--", "-"), (INK, GREEN, ORANGE, BLUE), strict=True)]
+    dashes = (":", "-.", "--", "-")
     fit.plot(x, target, color=INK, lw=5, alpha=0.5, label="sin x")
-    for (step, curve), look in zip(curves.items(), looks, strict=True):
-        fit.plot(x, curve, label=f"step {step}", **look)
-    for n, (value, slope, look) in enumerate(zip(values, slopes, looks, strict=True), 1):
-        above.plot(z, value, label=f"$P_{n}$", **look)
-        below.plot(z, slope, label=f"$P_{n}'$", **look)
-        below.plot([-1, 1], [slope[0], slope[-1]], "o", color=look["color"], ms=5)
+    for (step, curve), dash, color in zip(curves.items(), dashes, (INK, INK, BLUE, BLUE), strict=True):
+        fit.plot(x, curve, dash, color=color, label=f"step {step}")
+    places = (0.55, 0.74), (0, -0.68), (-0.45, 0.6), (0, 0.54)
+    for n, (value, slope, dash, at) in enumerate(zip(values, slopes, dashes, places, strict=True), 1):
+        above.plot(z, value, dash, color=BLUE)
+        above.text(*at, f"$P_{n}$", color=BLUE, ha="center", va="center")
+        below.plot(z, slope, dash, color=ORANGE)
+        below.plot([-1, 1], [slope[0], slope[-1]], "o", color=ORANGE, ms=5)
+        below.text(1.06, slope[-1], f"that of $P_{n}$", color=ORANGE, va="center")
     fit.set(xlabel="x", title="fit", ylim=(-1.2, 2.3), yticks=[-1, 0, 1])
-    above.set(title="Legendre polynomials", ylim=(-1.1, 1.6), yticks=[-1, 0, 1])
-    below.set(title="their derivatives", ylim=(-11, 15), yticks=[-10, -6, -3, 1, 3, 6, 10])
+    fit.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2, columnspacing=1)
+    above.set(title="Legendre polynomials", ylim=(-1.1, 1.1), yticks=[-1, 0, 1])
+    below.set(title="their derivatives", ylim=(-11, 11), yticks=[-10, -6, -3, 1, 3, 6, 10])
     for ax in (above, below):
-        ax.set(xlabel="x", xticks=[-1, -0.5, 0, 0.5, 1])
-    for ax, columns in ((fit, 2), (above, 4), (below, 4)):
-        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=columns, columnspacing=1)
+        ax.set(xlabel="x", xlim=(-1.1, 1.42), xticks=[-1, -0.5, 0, 0.5, 1])
 
 
 def walked_past(path):
@@ -229,25 +238,30 @@ def storage_range(alphas, errors, learnt):
         learnt: number of bits to a range and its error.
     """
     ax = canvas(height=3.4)[1][0]
-    for bits, color, dash in zip(errors, (ORANGE, BLUE, GREEN), ("--", "-", ":"), strict=True):
-        ax.semilogy(alphas, errors[bits], dash, color=color, label=f"{bits} bits")
-        ax.plot(*learnt[bits], "o", color=color)
-    ax.set(xlabel="range α", title="mean squared error", ylim=(0.006, 2.5))
-    ax.legend(frameon=False, labelcolor=INK, loc="upper right", ncols=3)
+    for bits, dash in zip(errors, ("--", "-", ":"), strict=True):
+        ax.semilogy(alphas, errors[bits], dash, color=BLUE)
+        ax.plot(*learnt[bits], "o", color=ORANGE)
+        ax.text(alphas[-1] + 0.08, errors[bits][-1], f"{bits} bits", color=BLUE, va="center")
+    ax.set(xlabel="range α", title="mean squared error", xlim=(0.4, 4.7), ylim=(0.006, 1))
 
 
-def broadcast_grids(forward, backward):
+def broadcast_grids(a, b, g):
     """Draw two small tensors beside the result of their broadcasting, and what comes back for each.
 
+    The page has it as a figure that moves, `broadcast-shapes`.
+
     Args:
-        forward: the result (3, 4), and the tensors (3, 1) and (4,) that it comes from.
-        backward: the upstream gradient (3, 4), and its sums (3, 1) and (4,).
+        a: a tensor of shape (3, 1), which requires a gradient.
+        b: another, of shape (4,).
+        g: the upstream gradient, (3, 4).
     """
+    y = a + b
+    forward, backward = (y, a, b), (g, *torch.autograd.grad(y, (a, b), g))
     axes = canvas(rows=2, height=7)[1]
     names = ("y = a + b", "a", "b"), ("g", "sum over axis 1", "sum over axis 0")
     for ax, tensors, labels, tip in zip(axes, (forward, backward), names, ("->", "<-"), strict=True):
-        places = (2.2, 1.7, INK, "-"), (0, 1.7, BLUE, "-"), (2.2, -0.5, ORANGE, "--")
-        for values, label, (left, top, color, dash) in zip(tensors, labels, places, strict=True):
+        color, places = BLUE if tip == "->" else ORANGE, ((2.2, 1.7, "-"), (0, 1.7, "-"), (2.2, -0.5, "--"))
+        for values, label, (left, top, dash) in zip(tensors, labels, places, strict=True):
             for i, row in enumerate(values.reshape(-1, values.shape[-1])):
                 for j, value in enumerate(row):
                     ax.add_patch(plt.Rectangle((left + j, top + i), 1, 1, fc="none", ec=color, ls=dash, lw=1.5))
@@ -272,7 +286,7 @@ def line_fits(x, y, lines):
         lines: slope and offset by the shape, "column" and "row".
     """
     ax = canvas(height=2.8)[1][0]
-    looks = (("column", BLUE, "-", 0.35, -0.1), ("row", ORANGE, "--", -0.95, 0.75))
+    looks = (("column", BLUE, "-", 0.35, -0.1), ("row", RED, "--", -0.95, 0.75))
     for shape, color, dash, left, top in looks:
         w, c = lines[shape]
         ax.plot(x, w * x + c, dash, color=color)
@@ -310,7 +324,14 @@ def surrogates(x, curves):
         x: points.
         curves: name to the function at x, its identity surrogate and its clipped one (or None).
     """
-    for ax, (name, (value, identity, ramp)) in zip(canvas(rows=3, height=7)[1], curves.items(), strict=True):
+    places = (
+        ((-1.2, -1.25), (0.4, 0.3), (-1.9, 0.2)),
+        ((-1.2, -1.75), (0.4, -0.1), (-1.9, -0.75)),
+        ((0.75, 0.3), 0, (0.5, 1.2)),
+    )
+    for ax, (name, (value, identity, ramp)), at in zip(
+        canvas(rows=3, height=7)[1], curves.items(), places, strict=True
+    ):
         jump = (value.diff() != 0).tolist()
         line = value.tolist()
         for k, (left, right) in enumerate(zip([False, *jump], [*jump, False], strict=True)):
@@ -318,12 +339,14 @@ def surrogates(x, curves):
                 line[k] = float("nan")
             if left and right:
                 ax.plot(x[k], value[k], "o", color=BLUE)
-        ax.plot(x, identity, ":", color=GREEN, label="identity")
+        ax.plot(x, identity, ":", color=ORANGE)
+        ax.text(*at[0], "identity", color=ORANGE)
         if ramp is not None:
-            ax.plot(x, ramp, "--", color=ORANGE, label="clipped ramp")
-        ax.plot(x, line, color=BLUE, label=name)
+            ax.plot(x, ramp, "--", color=ORANGE)
+            ax.text(*at[1], "clipped ramp", color=ORANGE)
+        ax.plot(x, line, color=BLUE)
+        ax.text(*at[2], name, color=BLUE)
         ax.set(ylim=(-2.2, 2.2), yticks=[-2, -1, 0, 1, 2], xticks=[-2, -1, 0, 1, 2])
-        ax.legend(frameon=False, labelcolor=INK, loc="upper left")
     ax.set_xlabel("x")
 
 
@@ -336,18 +359,20 @@ def binary_training(losses, still, path):
         path: the same weights with the estimator.
     """
     top, bottom = canvas(rows=2, height=6)[1]
-    top.plot(losses[0], "--", color=INK, label="as it is")
-    top.plot(losses[1], color=BLUE, label="clipped estimator")
-    top.set(title="loss", ylim=(0, 2.7))
-    bottom.axhspan(-0.5, 0.5, color=GREEN, alpha=0.2, lw=0, label="ramp")
+    top.plot(losses[0], "--", color=INK)
+    top.plot(losses[1], color=BLUE)
+    top.text(60, 2.08, "as it is")
+    top.text(60, 0.14, "with the clipped estimator", color=BLUE, ha="center")
+    top.set(title="loss", ylim=(0, 2.4))
+    bottom.axhspan(-0.5, 0.5, color=INK, alpha=0.15, lw=0)
     bottom.plot(still, ":", color=INK, lw=1.5)
-    ends = {"bit ends as 1": (BLUE, "-"), "bit ends as 0": (ORANGE, "--")}
-    for (label, (color, dash)), part in zip(ends.items(), (path[-1] > 0, path[-1] <= 0), strict=True):
-        lines = bottom.plot(path[:, part], dash, color=color, lw=1.5)
-        lines[0].set_label(label)
-    bottom.set(title="latent weights", xlabel="step", ylim=(-0.7, 1.05))
+    for bit, dash in ((1, "-"), (0, "--")):
+        part = path[:, (path[-1] > 0) == bit]
+        bottom.plot(part, dash, color=BLUE, lw=1.5)
+        bottom.text(102, part[-1].mean(), f"end as\nbit {bit}", color=BLUE, va="center")
+    bottom.set(title="latent weights; shaded: where the ramp rises", xlabel="step", ylim=(-0.7, 0.75))
     for ax in (top, bottom):
-        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=3 if ax is bottom else 2)
+        ax.set(xlim=(-3, 122), xticks=range(0, 101, 20))
 
 
 def checkpoint_timeline(plain, every):
@@ -380,15 +405,16 @@ def memory_time(ks, rows):
     """
     top, bottom = canvas(rows=2, height=7)[1]
     at_k = [rows[f"every {k}"] for k in ks]
-    top.plot(ks, [most for _, _, most in at_k], "-o", color=BLUE, label="at most, in backward")
-    top.plot(ks, [kept for _, kept, _ in at_k], "--s", color=ORANGE, label="before backward")
-    top.legend(frameon=False, labelcolor=INK, loc="upper center")
+    top.plot(ks, [most for _, _, most in at_k], "-o", color=ORANGE)
+    top.plot(ks, [kept for _, kept, _ in at_k], "--s", color=BLUE)
+    top.text(ks[len(ks) // 2], 190, "at most, in backward", color=ORANGE, ha="center")
+    top.text(ks[len(ks) // 2], 12, "before backward", color=BLUE, ha="center")
     places, best = {}, ks[len(ks) // 2]
     for k in ks:
         places.setdefault(rows[f"every {k}"][::2], []).append(str(k))
-    points = {place: (f"k = {', '.join(same)}", "o", BLUE) for place, same in places.items()}
-    points |= {rows["none"][::2]: ("none", "s", INK), rows[f"every {best}"][::2]: (f"k = {best} = √n", "*", BLUE)}
-    points |= {rows["halves"][::2]: ("halves in halves", "^", ORANGE), rows["full"][::2]: ("full", "D", GREEN)}
+    points = {place: (f"k = {', '.join(same)}", "o", ORANGE) for place, same in places.items()}
+    points |= {rows["none"][::2]: ("none", "s", INK), rows[f"every {best}"][::2]: (f"k = {best} = √n", "*", ORANGE)}
+    points |= {rows["halves"][::2]: ("halves in halves", "^", INK), rows["full"][::2]: ("full", "D", INK)}
     for place, (label, marker, color) in points.items():
         bottom.plot(*place, marker, ms=12 if marker == "*" else 8, color=color)
         bottom.annotate(label, place, (10, 0), textcoords="offset points", va="center")
@@ -399,19 +425,21 @@ def memory_time(ks, rows):
     bottom.set(title="all plans", xlabel="layer forwards", ylabel="KiB kept at most", xlim=(13, 220))
 
 
-def float_window(x, terms):
+def float_window(x):
     """Draw exponentials against float32's range, and below them the same relative to the largest number.
+
+    The page has it as a figure that moves, `float-window`.
 
     Args:
         x: six numbers, of which some exponentials are outside.
-        terms: those relative to the largest number, of the first two, of four, of all.
     """
+    terms = [(x[:n] - x[:n].max()).exp() for n in (2, 4, 6)]  # after one piece, two, three
     top, bottom = canvas(rows=2, height=5.4)[1]
     names = [f"{v:g}" for v in x.tolist()]
     places = range(len(names))
     top.axvspan(-37.9, 38.5, color=BLUE, alpha=0.15, lw=0)
     for place, v, value in zip(places, x.tolist(), x.exp().tolist(), strict=True):
-        style = {"color": ORANGE, "hatch": "//"} if value == float("inf") else {"color": BLUE}
+        style = {"color": RED, "hatch": "//"} if value == float("inf") else {"color": BLUE}
         top.barh(place, v / 2.3026 + 46, left=-46, height=0.6, **style)
         top.text(47, place, f"{value:.0e}".replace("+", ""), va="center")
     top.set(xlim=(-46, 46), xticks=[-38, 0, 38], xticklabels=["1e-38", "1", "3e38"])
@@ -439,15 +467,16 @@ def shifted_sum(a, sums, b, slopes):
     broken = ~sums[:, 0].isfinite()
     for side, word in ((a < 0, "log 0"), (a > 0, "overflow")):
         span = a[broken & side]
-        top.axvspan(span.min(), span.max(), color=ORANGE, alpha=0.2, lw=0)
+        top.axvspan(span.min(), span.max(), color=RED, alpha=0.2, lw=0)
         top.text(span.mean(), 1e-4, word, ha="center", va="center", rotation=90)
-    pairs = (top, a, sums, ("formula", "shifted")), (bottom, b, slopes, ("exp(x - lse)", "quotient"))
-    for ax, at, errors, labels in pairs:
-        for error, label, color, dash in zip(errors.T, labels, (ORANGE, BLUE), ("--", "-"), strict=True):
-            ax.semilogy(at, error, dash, color=color, label=label)
-        ax.legend(frameon=False, labelcolor=INK, loc="upper center", ncols=2)
-    top.set(title="log-sum-exp, float32: mean error", ylim=(1e-8, 10), xticks=[-100, -50, 0, 50, 100])
-    bottom.set(title="softmax, float32: largest relative error", xscale="log", ylim=(1e-8, 10))
+    names = ("formula", (-92, 1e-3)), ("shifted", (-20, 6e-6))
+    ways = ("exp(x - lse)", (30, 3e-4)), ("quotient", (1e3, 6e-7))
+    for ax, at, errors, labels in ((top, a, sums, names), (bottom, b, slopes, ways)):
+        for error, (label, place), color, dash in zip(errors.T, labels, (RED, BLUE), ("--", "-"), strict=True):
+            ax.semilogy(at, error, dash, color=color)
+            ax.text(*place, label, color=color)
+    top.set(title="log-sum-exp, float32: mean error", ylim=(1e-8, 1), xticks=[-100, -50, 0, 50, 100])
+    bottom.set(title="softmax, float32: largest relative error", xscale="log", ylim=(1e-8, 1))
     for ax in (top, bottom):
         ax.set(xlabel="a, added to every input", yticks=[1e-7, 1e-5, 1e-3, 1e-1])
 
@@ -464,7 +493,7 @@ def hessians(matrices):
                 color = BLUE if value > 0 else ORANGE
                 ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=color, alpha=min(abs(value), 0.25), lw=0))
                 ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fill=False, ec=INK, lw=0.6))
-                ax.text(j + 0.48, i + 0.5, f"{value:.2f}", ha="center", va="center")
+                ax.text(j + 0.48, i + 0.5, f"{value:.2f}".replace("-", "−"), ha="center", va="center")
         ax.set(xlim=(0, len(matrix)), ylim=(len(matrix), 0), aspect="equal")
         ax.set(title=name, frame_on=False, xticks=[], yticks=[])
 
@@ -478,18 +507,27 @@ def attention_memory(lengths, floats, slopes):
         slopes: name to the slope at the end.
     """
     ax = canvas(height=4.2)[1][0]
-    styles = (ORANGE, "--^", 2), (INK, ":s", 2), (BLUE, "-o", 2), (GREEN, "--", 3.5)
-    for (name, kept), (color, style, width) in zip(floats.items(), styles, strict=True):
-        label = f"{name}: slope {slopes[name]:.2f}"
-        ax.loglog(lengths, kept, style, color=color, lw=width, ms=7, mfc="none", label=label)
-    ax.set(xlabel="length N", title="floats kept for backward", ylim=(1.5e4, 2e9))
+    looks = (
+        (INK, "--^", 2, 3, "right"),
+        (INK, ":s", 2, 0.55, "left"),
+        (BLUE, "-o", 2, 0.5, "left"),
+        (BLUE, "--", 6, 0.26, "left"),
+    )
+    middle = len(lengths) // 2
+    for (name, kept), (color, style, width, lift, side) in zip(floats.items(), looks, strict=True):
+        alpha = 0.5 if width > 2 else 1
+        ax.loglog(lengths, kept, style, color=color, lw=width, ms=7, mfc="none", alpha=alpha)
+        at = lengths[middle] * (1.3 if side == "left" else 0.9), kept[middle] * lift
+        ax.text(*at, f"{name}: slope {slopes[name]:.2f}", color=color, ha=side, va="center")
+    ax.set(xlabel="length N", title="floats kept for backward", ylim=(1.5e4, 1e8))
     ax.set_xticks(lengths, lengths)
     ax.minorticks_off()
-    ax.legend(frameon=False, labelcolor=INK, loc="upper left")
 
 
 def wave_bits(wave, weights):
     """Plot a wave and the weights of a hidden unit: in float64, and on a grid.
+
+    At 2 bits, after training, the page has it as a figure that moves, `wave-bits`.
 
     Args:
         wave: 32 samples, the same on the grid, and the places whose gradient is 0.
@@ -501,7 +539,7 @@ def wave_bits(wave, weights):
         ax.axhline(0, color=INK, lw=0.8)
         ax.step(range(len(t)), on_grid, where="mid", color=BLUE)
         ax.plot(t, "o", color=INK, ms=4)
-        ax.plot(clipped, t[clipped], "X", color="#c8503f", ms=8, ls="")
+        ax.plot(clipped, t[clipped], "X", color=RED, ms=8, ls="")
         ax.set_title(name, loc="left", fontsize="medium")
     ax.set(xlabel="sample")
 
@@ -518,16 +556,19 @@ def quantiser_stairs(x, y, to_x, to_s, level):
     """
     value, mask, saw = canvas(rows=3, height=6.4)[1]
     value.get_gridspec().set_height_ratios([3, 1.2, 3])
-    value.plot(x, x, "--", color=INK, lw=1.5, label="x")
-    saw.plot(x, level, ":", color=ORANGE, label="true slope q")
-    for ax, t, label in ((value, y, "y"), (mask, to_x, "gradient for x"), (saw, to_s, "gradient for s")):
+    value.plot(x, x, "--", color=INK, lw=1.5)
+    value.text(2.35, 2.8, "x", ha="right")
+    saw.plot(x, level, ":", color=INK)
+    saw.text(-0.9, -3, "true slope q")
+    labels = (value, y, BLUE, "y", (2.5, 0.8)), (mask, to_x, ORANGE, "gradient for x", (-0.25, 1.25))
+    for ax, t, color, label, at in (*labels, (saw, to_s, ORANGE, "gradient for s", (-1, 1.4))):
         line = t.masked_fill(t.diff(prepend=t[:1]).abs() > 0.3, float("nan"))
-        ax.plot(x, line, color=BLUE, label=label)
-        ax.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2)
+        ax.plot(x, line, color=color)
+        ax.text(*at, label, color=color, ha="center")
         ax.set_xlim(-3.2, 3.2)
-    value.set(ylim=(-2.8, 3.4), yticks=[-2, -1, 0, 1, 1.5])
-    mask.set(ylim=(-0.2, 2.4), yticks=[0, 1])
-    saw.set(ylim=(-4.8, 5.6), yticks=[-4, -2, 0, 2, 3], xlabel="x")
+    value.set(ylim=(-2.8, 3.2), yticks=[-2, -1, 0, 1, 1.5])
+    mask.set(ylim=(-0.2, 2.2), yticks=[0, 1])
+    saw.set(ylim=(-4.8, 3.8), yticks=[-4, -2, 0, 2, 3], xlabel="x")
 
 
 def accuracy_bits(bits, floats, scores):
@@ -539,20 +580,22 @@ def accuracy_bits(bits, floats, scores):
         scores: (grid, bits, steps) to the accuracies, one for each seed.
     """
     ax = canvas(height=4.2)[1][0]
-    ax.axhspan(min(floats), max(floats), color=INK, alpha=0.4, lw=0, label="float")
+    ax.axhspan(min(floats), max(floats), color=INK, alpha=0.4, lw=0)
+    ax.text(3.25, min(floats) - 0.01, "float", va="top")
     after = [[a for (_, b, steps), runs in scores.items() if (b, steps) == (n, 0) for a in runs] for n in bits]
     ends = [min(a) for a in after], [max(a) for a in after]
-    ax.fill_between(range(len(bits)), *ends, fc="none", ec=INK, hatch="////", lw=0, label="post-training")
-    names = {"tensor": (ORANGE, ":s"), "row": (GREEN, "--^"), "learned": (BLUE, "-o")}
+    ax.fill_between(range(len(bits)), *ends, fc="none", ec=INK, hatch="////", lw=0)
+    ax.text(1.8, 0.5, "post-training", ha="right")
+    names = {"tensor": (INK, ":s"), "row": (BLUE, "--^"), "learned": (BLUE, "-o")}
     for shift, (kind, (color, style)) in zip((-0.08, 0, 0.08), names.items(), strict=True):
         runs = [sorted(scores[kind, n, 100]) for n in bits]
         middle = [r[len(r) // 2] for r in runs]
         spread = [[r[len(r) // 2] - r[0] for r in runs], [r[-1] - r[len(r) // 2] for r in runs]]
         at = [k + shift for k in range(len(bits))]
-        ax.errorbar(at, middle, spread, fmt=style, color=color, ms=7, mfc="none", capsize=3, label=f"trained, {kind}")
-    ax.set(title="accuracy", ylim=(0.15, 1.02), xlabel="bits", xticks=range(len(bits)))
+        ax.errorbar(at, middle, spread, fmt=style, color=color, ms=7, mfc="none", capsize=3)
+        ax.text(3.25, middle[-1] + shift / 3, f"trained, {kind}", color=color, va="center")
+    ax.set(title="accuracy", xlim=(-0.25, 4.6), ylim=(0.25, 1.02), xlabel="bits", xticks=range(len(bits)))
     ax.set_xticklabels(bits)
-    ax.legend(frameon=False, labelcolor=INK, loc="lower left")
 
 
 def tape(relu):

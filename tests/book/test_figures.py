@@ -193,6 +193,11 @@ def test_pictures_that_do_not_move_have_the_text_s_face() -> None:
     assert lent(written.getvalue(), own["Regular"], other) == {"a"}
 
 
+def test_curves_are_named_where_they_are() -> None:
+    legends = ['id="legend_' in picture for picture in pictures()]
+    assert sum(legends) == 1 and 'id="legend_' in drawn("04_legendre", "legendre_fit"), "five curves cross too often"
+
+
 SETTINGS = """figure => {
     const inputs = [...figure.querySelectorAll(".controls :is(input, select)")];
     const places = inputs.map((input) => {
