@@ -312,6 +312,15 @@ def one_step_too_few(x, n):
 
 
 @wrong.forward(
+    "value",
+    "You return P_{n+1}: your loop makes one step too many. P_0 and P_1 are there before it begins, so n - 1 steps lead to "
+    "P_n: range(1, n).",
+)
+def one_step_too_many(x, n):
+    return _value(x, n + 1 if n else 0)
+
+
+@wrong.forward(
     "value", "Your recurrence lacks the division: ((2k + 1) x P_k - k P_{k-1}) is (k + 1) P_{k+1}, not P_{k+1}."
 )
 def division_forgotten(x, n):
