@@ -40,6 +40,7 @@ def canvas(columns=1, height=3.0, rows=1):
     names, size = (["Course Text", "DejaVu Sans"], 12.5) if faces else (["DejaVu Sans"], 11)
     plt.rcParams.update(
         {"svg.hashsalt": "course", "axes.facecolor": "none", "lines.linewidth": 2, "mathtext.fontset": "custom"}
+        | {"ytick.alignment": "center"}
         | {"font.family": names, "font.size": size, "legend.fontsize": size - 1.5, "legend.labelspacing": 0.15}
         | dict.fromkeys([f"mathtext.{style}" for style in ("rm", "it", "bf", "bfit", "cal", "sf", "tt")], names[0])
         | dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], INK)
@@ -66,7 +67,7 @@ def autograd_graph(root, note, **leaves):
         layer = [n for n in depth if depth[n] == row]
         name = "".join(f": {k}" for k, v in leaves.items() if getattr(node, "variable", None) is v)
         at = layer.index(node) - (len(layer) - 1) / 2, -row
-        style = {"boxstyle": "round", "fc": "none", "ec": INK if name else BLUE}
+        style = {"boxstyle": "round", "fc": "none", "ec": INK}
         boxes[node] = axes.text(*at, node.name().split(":")[-1] + name, ha="center", va="center", bbox=style)
     for a, b in dict.fromkeys(edges):
         skips = depth[b] > depth[a] + 1
@@ -187,17 +188,17 @@ def legendre_fit(x, target, curves, z, values, slopes):
     fit, above, below = canvas(rows=3, height=9)[1]
     dashes = (":", "-.", "--", "-")
     fit.plot(x, target, color=INK, lw=5, alpha=0.5, label="sin x")
-    for (step, curve), dash, color in zip(curves.items(), dashes, (INK, INK, BLUE, BLUE), strict=True):
-        fit.plot(x, curve, dash, color=color, label=f"step {step}")
+    for (step, curve), dash in zip(curves.items(), dashes, strict=True):
+        fit.plot(x, curve, dash, color=BLUE, label=f"step {step}")
     places = (0.55, 0.74), (0, -0.68), (-0.45, 0.6), (0, 0.54)
     for n, (value, slope, dash, at) in enumerate(zip(values, slopes, dashes, places, strict=True), 1):
         above.plot(z, value, dash, color=BLUE)
-        above.text(*at, f"$P_{n}$", color=BLUE, ha="center", va="center")
+        above.text(*at, f"$P_{n}$", color=BLUE, ha="center", va="center", size=14)
         below.plot(z, slope, dash, color=ORANGE)
         below.plot([-1, 1], [slope[0], slope[-1]], "o", color=ORANGE, ms=5)
         below.text(1.06, slope[-1], f"that of $P_{n}$", color=ORANGE, va="center")
-    fit.set(xlabel="x", title="fit", ylim=(-1.2, 2.3), yticks=[-1, 0, 1])
-    fit.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=2, columnspacing=1)
+    fit.set(xlabel="x", title="fit", ylim=(-1.2, 1.95), yticks=[-1, 0, 1])
+    fit.legend(frameon=False, labelcolor=INK, loc="upper left", ncols=3, columnspacing=1)
     above.set(title="Legendre polynomials", ylim=(-1.1, 1.1), yticks=[-1, 0, 1])
     below.set(title="their derivatives", ylim=(-11, 11), yticks=[-10, -6, -3, 1, 3, 6, 10])
     for ax in (above, below):
@@ -286,7 +287,7 @@ def line_fits(x, y, lines):
         lines: slope and offset by the shape, "column" and "row".
     """
     ax = canvas(height=2.8)[1][0]
-    looks = (("column", BLUE, "-", 0.35, -0.1), ("row", RED, "--", -0.95, 0.75))
+    looks = (("column", BLUE, "-", -0.35, 1.95), ("row", RED, "--", -0.95, 0.75))
     for shape, color, dash, left, top in looks:
         w, c = lines[shape]
         ax.plot(x, w * x + c, dash, color=color)
@@ -312,7 +313,7 @@ def two_roads(x, values, slopes):
     forward.text(-1.5, 0.08, "the step", color=BLUE)
     forward.text(-0.12, 0.6, "a ramp", color=ORANGE, ha="right")
     backward.text(0, 1.06, "the ramp's", color=ORANGE, ha="center")
-    backward.text(0.58, 0.08, "the step's", color=INK)
+    backward.text(0, 0.08, "step's", color=INK, ha="center")
     for ax, title in ((forward, "forward: the value"), (backward, "backward: the slope")):
         ax.set(title=title, xlabel="x", ylim=(-0.1, 1.25), xticks=[-1, 0, 1], yticks=[0, 1])
 
@@ -339,11 +340,11 @@ def surrogates(x, curves):
                 line[k] = float("nan")
             if left and right:
                 ax.plot(x[k], value[k], "o", color=BLUE)
+        if ramp is not None:
+            ax.plot(x, ramp, color=ORANGE, lw=6, alpha=0.4)
+            ax.text(*at[1], "clipped ramp", color=ORANGE)
         ax.plot(x, identity, ":", color=ORANGE)
         ax.text(*at[0], "identity", color=ORANGE)
-        if ramp is not None:
-            ax.plot(x, ramp, "--", color=ORANGE)
-            ax.text(*at[1], "clipped ramp", color=ORANGE)
         ax.plot(x, line, color=BLUE)
         ax.text(*at[2], name, color=BLUE)
         ax.set(ylim=(-2.2, 2.2), yticks=[-2, -1, 0, 1, 2], xticks=[-2, -1, 0, 1, 2])
@@ -359,17 +360,18 @@ def binary_training(losses, still, path):
         path: the same weights with the estimator.
     """
     top, bottom = canvas(rows=2, height=6)[1]
-    top.plot(losses[0], "--", color=INK)
+    top.plot(losses[0], ":", color=INK)
     top.plot(losses[1], color=BLUE)
     top.text(60, 2.08, "as it is")
     top.text(60, 0.14, "with the clipped estimator", color=BLUE, ha="center")
     top.set(title="loss", ylim=(0, 2.4))
-    bottom.axhspan(-0.5, 0.5, color=INK, alpha=0.15, lw=0)
+    bottom.fill_between([0, len(path) - 1], -0.5, 0.5, color=INK, alpha=0.15, lw=0)
     bottom.plot(still, ":", color=INK, lw=1.5)
     for bit, dash in ((1, "-"), (0, "--")):
         part = path[:, (path[-1] > 0) == bit]
         bottom.plot(part, dash, color=BLUE, lw=1.5)
-        bottom.text(102, part[-1].mean(), f"end as\nbit {bit}", color=BLUE, va="center")
+        bottom.text(102, part[-1].max() if bit else part[-1].min(), f"end as\nbit {bit}", color=BLUE, va="center")
+    bottom.text(102, 0, "as it is", va="center")
     bottom.set(title="latent weights; shaded: where the ramp rises", xlabel="step", ylim=(-0.7, 0.75))
     for ax in (top, bottom):
         ax.set(xlim=(-3, 122), xticks=range(0, 101, 20))
@@ -386,13 +388,14 @@ def checkpoint_timeline(plain, every):
     ax.step(range(1, len(plain) + 1), [kept + again for kept, again in plain], "--", where="mid", color=INK)
     steps = range(1, len(every) + 1)
     kept, alive = [kept for kept, _ in every], [kept + again for kept, again in every]
-    ax.fill_between(steps, kept, step="mid", color=BLUE, alpha=0.5, lw=0)
-    ax.fill_between(steps, kept, alive, step="mid", color=ORANGE, alpha=0.5, lw=0)
+    ax.fill_between(steps, kept, step="mid", color=BLUE, alpha=0.35, lw=0)
+    ax.fill_between(steps, kept, alive, step="mid", fc=ORANGE + "26", lw=0)
+    ax.step(steps, kept, where="mid", color=BLUE)
     ax.step(steps, alive, where="mid", color=ORANGE)
     ax.text(20, 14.5, "no checkpoint: 17", color=INK)
     ax.text(29, 8, "at most 8: 4 kept,\n4 computed again", color=ORANGE)
     ax.text(7, 4.4, "kept", color=BLUE)
-    ax.set(xlabel="step: a layer forward, forward again, or backward", ylabel="activations kept", ylim=(0, 18))
+    ax.set(xlabel="step: a layer forward, forward again, or backward", ylabel="activations alive", ylim=(0, 18))
     ax.set_yticks(range(0, 17, 4))
 
 
@@ -467,13 +470,14 @@ def shifted_sum(a, sums, b, slopes):
     broken = ~sums[:, 0].isfinite()
     for side, word in ((a < 0, "log 0"), (a > 0, "overflow")):
         span = a[broken & side]
-        top.axvspan(span.min(), span.max(), color=RED, alpha=0.2, lw=0)
+        top.axvspan(span.min(), span.max(), color=RED, alpha=0.1, lw=0)
         top.text(span.mean(), 1e-4, word, ha="center", va="center", rotation=90)
     names = ("formula", (-92, 1e-3)), ("shifted", (-20, 6e-6))
-    ways = ("exp(x - lse)", (30, 3e-4)), ("quotient", (1e3, 6e-7))
+    ways = ("exp(x − lse)", (30, 3e-4)), ("quotient", (1e3, 6e-7))
     for ax, at, errors, labels in ((top, a, sums, names), (bottom, b, slopes, ways)):
-        for error, (label, place), color, dash in zip(errors.T, labels, (RED, BLUE), ("--", "-"), strict=True):
-            ax.semilogy(at, error, dash, color=color)
+        ax.semilogy(at, errors[:, 1], color=BLUE, lw=6, alpha=0.4)
+        ax.semilogy(at, errors[:, 0], "--", color=RED)
+        for (label, place), color in zip(labels, (RED, BLUE), strict=True):
             ax.text(*place, label, color=color)
     top.set(title="log-sum-exp, float32: mean error", ylim=(1e-8, 1), xticks=[-100, -50, 0, 50, 100])
     bottom.set(title="softmax, float32: largest relative error", xscale="log", ylim=(1e-8, 1))
@@ -491,7 +495,7 @@ def hessians(matrices):
         for i, row in enumerate(matrix.tolist()):
             for j, value in enumerate(row):
                 color = BLUE if value > 0 else ORANGE
-                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=color, alpha=min(abs(value), 0.25), lw=0))
+                ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fc=color, alpha=min(abs(value), 0.15), lw=0))
                 ax.add_patch(plt.Rectangle((j, i), 0.97, 0.97, fill=False, ec=INK, lw=0.6))
                 ax.text(j + 0.48, i + 0.5, f"{value:.2f}".replace("-", "−"), ha="center", va="center")
         ax.set(xlim=(0, len(matrix)), ylim=(len(matrix), 0), aspect="equal")
@@ -509,7 +513,7 @@ def attention_memory(lengths, floats, slopes):
     ax = canvas(height=4.2)[1][0]
     looks = (
         (INK, "--^", 2, 3, "right"),
-        (INK, ":s", 2, 0.55, "left"),
+        (INK, ":s", 2, 0.9, "left"),
         (BLUE, "-o", 2, 0.5, "left"),
         (BLUE, "--", 6, 0.26, "left"),
     )
@@ -580,20 +584,20 @@ def accuracy_bits(bits, floats, scores):
         scores: (grid, bits, steps) to the accuracies, one for each seed.
     """
     ax = canvas(height=4.2)[1][0]
-    ax.axhspan(min(floats), max(floats), color=INK, alpha=0.4, lw=0)
+    ax.axhspan(min(floats), max(floats), fc=INK + "66", ec=INK, lw=1)
     ax.text(3.25, min(floats) - 0.01, "float", va="top")
     after = [[a for (_, b, steps), runs in scores.items() if (b, steps) == (n, 0) for a in runs] for n in bits]
     ends = [min(a) for a in after], [max(a) for a in after]
-    ax.fill_between(range(len(bits)), *ends, fc="none", ec=INK, hatch="////", lw=0)
+    ax.fill_between(range(len(bits)), *ends, fc=INK + "1c", ec=INK, lw=1)
     ax.text(1.8, 0.5, "post-training", ha="right")
-    names = {"tensor": (INK, ":s"), "row": (BLUE, "--^"), "learned": (BLUE, "-o")}
+    names = {"tensor": (BLUE, ":s"), "row": (BLUE, "--^"), "learned": (BLUE, "-o")}
     for shift, (kind, (color, style)) in zip((-0.08, 0, 0.08), names.items(), strict=True):
         runs = [sorted(scores[kind, n, 100]) for n in bits]
         middle = [r[len(r) // 2] for r in runs]
         spread = [[r[len(r) // 2] - r[0] for r in runs], [r[-1] - r[len(r) // 2] for r in runs]]
         at = [k + shift for k in range(len(bits))]
         ax.errorbar(at, middle, spread, fmt=style, color=color, ms=7, mfc="none", capsize=3)
-        ax.text(3.25, middle[-1] + shift / 3, f"trained, {kind}", color=color, va="center")
+        ax.text(3.25, middle[-1] + shift / 3, f"trained, {kind}".replace("learned", "learnt"), color=color, va="center")
     ax.set(title="accuracy", xlim=(-0.25, 4.6), ylim=(0.25, 1.02), xlabel="bits", xticks=range(len(bits)))
     ax.set_xticklabels(bits)
 
@@ -707,10 +711,10 @@ def which_way():
     asked |= {"Is .backward() enough: neither\nfunc.grad nor forward mode?": "6  An operator"}
     asked |= {"7  An operator,\nand a Function around it": ""}
     ax, boxes = canvas(height=7.6)[1][0], {}
-    place = {"ha": "center", "va": "center", "size": 10}
+    place = {"ha": "center", "va": "center", "size": 10.5}
     yours = {"boxstyle": "round,pad=0.5", "fc": ORANGE + "26", "ec": ORANGE, "lw": 1.5}
     for row, (words, end) in enumerate(asked.items()):
-        look = yours | ({"fc": "none", "ec": BLUE, "ls": "--"} if row < 3 else {})
+        look = yours | ({"fc": "none", "ec": INK, "ls": "--"} if row < 3 else {})
         if not end:
             boxes[0, row] = ax.text(0, -row, words, **place, weight="bold", bbox=look)
             break
@@ -718,7 +722,7 @@ def which_way():
         boxes[1, row] = ax.text(1, -row, end, **place, weight="bold", bbox=look)
         ax.text(0.62, 0.14 - row, "yes", **place)
         no = {3: "no, it's traced", 4: "no: NumPy, SciPy, C++, CUDA"}.get(row, "no")
-        ax.text(0.04, -0.5 - row, no, va="center", size=10)
+        ax.text(0.04, -0.5 - row, no, va="center", size=10.5)
     for x, row in list(boxes)[1:]:
         before = (0, row - 1 + x)
         ends = {"patchA": boxes[before].get_bbox_patch(), "patchB": boxes[x, row].get_bbox_patch()}
@@ -737,17 +741,19 @@ def checklist_run(runs):
     ax, items = canvas(height=7.4)[1][0], [item for item, *_ in next(iter(runs.values()))]
     looks = {
         "passed": ("✓ passed", GREEN + "1c", INK),
-        "FAILED": ("✗ FAILED", RED, "0.06"),
+        "FAILED": ("✗ FAILED", "none", RED),
         "n/a": ("n/a", "none", INK),
     }
     for row, item in enumerate(items):
-        ax.text(-0.08, row, item, ha="right", va="center", size=10)
+        ax.text(-0.08, row, item, ha="right", va="center", size=10.5)
     for column, (name, found) in enumerate(runs.items()):
-        ax.text(column + 0.5, -0.7, name, ha="center", va="bottom", size=10)
+        ax.text(column + 0.5, -0.7, name, ha="center", va="bottom", size=10.5)
         for row, (_, verdict, _) in enumerate(found):
             word, fill, ink = looks[verdict]
-            ax.add_patch(plt.Rectangle((column + 0.03, row - 0.42), 0.94, 0.84, fc=fill, lw=0))
-            ax.text(column + 0.5, row, word, ha="center", va="center", size=10, color=ink)
+            edge = {"ec": RED, "lw": 1.5} if verdict == "FAILED" else {"lw": 0}
+            ax.add_patch(plt.Rectangle((column + 0.03, row - 0.42), 0.94, 0.84, fc=fill, **edge))
+            style = {"color": ink, "weight": "bold" if verdict == "FAILED" else "normal"}
+            ax.text(column + 0.5, row, word, ha="center", va="center", size=10.5, **style)
     caught = sum(any(verdict == "FAILED" for _, verdict, _ in found) for found in runs.values())
     passed = sum(("gradcheck", "passed") in [each[:2] for each in found] for found in runs.values())
     ax.set(title=f"gradcheck passes {passed} of {len(runs)};\nthe whole list fails {caught}", xlim=(-1.9, len(runs)))
@@ -761,24 +767,24 @@ def traffic_bars(ways):
     Args:
         ways: name of a way to its forward and its backward: steps of a name, numbers read and numbers written, float32.
     """
-    ax = canvas(height=5)[1][0]
+    ax = canvas(height=5.9)[1][0]
     passes = [(kind, way, ways[way][k]) for k, kind in enumerate(("forward", "backward")) for way in ways]
     totals = dict.fromkeys(ways, 0.0)
     for row, (kind, way, steps) in enumerate(passes):
         left, color = 0.0, BLUE if kind == "forward" else ORANGE
         for name, *sizes in steps:
             begin = left
-            for size, fill, ink in zip(sizes, (color + "1c", color), (INK, "0.06"), strict=True):
+            for size, fill, ink in zip(sizes, (color + "1c", color + "99"), (INK, "0.06"), strict=True):
                 width = size / 2**18  # MiB
                 ax.add_patch(plt.Rectangle((left, row), width, 0.34, fc=fill, ec=color))
                 if width > 0.3:
-                    ax.text(left + width / 2, row + 0.17, f"{width:.1f}", ha="center", va="center", size=9, color=ink)
+                    ax.text(left + width / 2, row + 0.17, f"{width:.1f}", ha="center", va="center", size=10, color=ink)
                 left += width
             words = name.replace("_", "\n" if left - begin > 1 else "_")
-            ax.text((begin + left) / 2, row - 0.04, words, ha="center", va="bottom", size=9)
-        ax.text(0, row - 0.36, f"{kind}, {way}: {left:.1f} MiB", va="bottom", weight="bold", size=10)
+            ax.text((begin + left) / 2, row - 0.04, words, ha="center", va="bottom", size=10)
+        ax.text(0, row - 0.36, f"{kind}, {way}: {left:.1f} MiB", va="bottom", weight="bold", size=10.5)
         totals[way] += left
-    ax.text(0, len(passes) - 0.5, "pale: read      full: written      numbers: MiB", size=9)
+    ax.text(0, len(passes) - 0.5, "pale: read      full: written      numbers: MiB", size=10)
     most, least = max(totals.values()), min(totals.values())
     title = ", ".join(f"{way} {total:.1f} MiB" for way, total in totals.items())
     ax.set(
@@ -812,7 +818,7 @@ def speed_by_length(rows, width):
         lengths = [n for n, _ in lines["Triton"]]
         ax.set_xscale("log", base=2)
         ax.set_xticks(lengths, [str(n) if n < 1024 else f"{n // 1024}k" for n in lengths])
-        finding = "Fused, the forward runs 2 to 7 times as fast:\n" if kind == "forward" else ""
+        finding = "The fused forwards run 2 to 7 times as fast as plain\n" if kind == "forward" else ""
         ax.set(title=f"{finding}{kind}, TFLOP/s", ylim=(0, None), xlim=(460, 120_000))
         ax.spines["bottom"].set_bounds(lengths[0], lengths[-1])
     axes[-1].set_xlabel("N, the number of queries and of keys")

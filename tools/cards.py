@@ -10,7 +10,7 @@ CARD = re.compile(
     r"- \*\*Difficulty:\*\* (?P<difficulty>[1-5]) of 5\n"
     r"- \*\*Needs:\*\* (?P<needs>[^\n]+)"
 )
-NEEDS = re.compile(r"nothing but PyTorch tensors|(\[Chapter \d+\]\(\d\d_\w+\.ipynb\)(, | and |$))+")
+NEEDS = re.compile(r"tensors, `\.backward\(\)` and partial derivatives|(\[Chapter \d+\]\(\d\d_\w+\.ipynb\)(, | and |$))+")
 
 
 @dataclass(frozen=True)

@@ -292,7 +292,7 @@ def fill(page: str, chapters: dict[str, tuple[str, Card]], shown: dict[str, str]
             return match[0]
         card = chapters[file][1]
         needs = [f"[{int(need[:2])}]({need})" for need in card.needs]
-        comes = "nothing but PyTorch tensors" if not needs else f"chapter{'s' * (len(needs) > 1)} {', '.join(needs)}"
+        comes = "tensors, `.backward()` and partial derivatives" if not needs else f"chapter{'s' * (len(needs) > 1)} {', '.join(needs)}"
         line = f"{card.minutes} minutes, difficulty {card.difficulty} of 5; needs {comes}."
         return match[0].removesuffix(match["line"] + "\\") + line + "\\"
 

@@ -154,6 +154,21 @@ def _around(call: str, case: Case, index: tuple[int, ...], shape: torch.Size, up
     return f" where {', '.join(parts)}" if parts else ""
 
 
+def _in_all(yours: Tensor, expected: Tensor) -> str:
+    """Return what all numbers have in common that are wrong, two or more: " Every number is 2 times the right one."."""
+    there = expected != 0
+    finite = (yours.isfinite() & expected.isfinite()).all()
+    if yours.is_complex() or not finite or there.sum() < 2 or (yours[~there] != 0).any():
+        return ""
+    ratios = yours[there].double() / expected[there].double()
+    if not torch.allclose(ratios, ratios[:1], rtol=1e-6, atol=0):
+        return ""
+    factor = number(ratios[0])
+    if factor in ("1", "-1", "0"):
+        return {"-1": " Every number has the wrong sign.", "0": " Every number is 0."}.get(factor, "")
+    return f" Every number is {factor} times the right one."
+
+
 def _differ(
     look: str, what: str, call: str, case: Case, yours: Tensor, expected: Tensor, upstream: bool = True
 ) -> Finding | None:
@@ -165,6 +180,8 @@ def _differ(
     if yours[index].isnan() and not expected[index].isnan():
         around = text.removeprefix(f"Wrong {what}").rstrip(".")
         text = f"Your {what} is nan{around}: on the way stands inf / inf, inf - inf, 0 * inf or 0 / 0."
+    else:
+        text += _in_all(yours, expected)
     a, b = number(yours[index]), number(expected[index])
     if a == b:  # they differ in later digits
         a, b = repr(yours[index].item()), repr(expected[index].item())

@@ -112,8 +112,8 @@ SAID = [  # a sentence of its own; one that names two; the right one told by the
         "book/10_flash_attention",
         2,
         "b",
-        "Right. One lse describes a whole row, whatever tiles it was found by; a and c take it for a property of "
-        "tiles.",
+        "Right. One lse describes a whole row, whatever tiles it was computed from; a and c take it for a property "
+        "of tiles.",
     ),
     (
         "book/d_kernels",

@@ -457,6 +457,25 @@ def test_a_verdict_says_where_yours_expected_and_why() -> None:
     assert str(verdict).startswith("Double gradient: 0 of 2 points\nWrong gradient")
 
 
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (6.0, " Every number is 3 times the right one. Because."),
+        (-2.0, " Every number has the wrong sign. Because."),
+        (0.0, " Every number is 0. Because."),
+        (torch.tensor([2.0, 3.0, 2.0]), ". Because."),
+    ],
+)
+def test_a_verdict_says_what_all_wrong_numbers_have_in_common(factor: float | torch.Tensor, said: str) -> None:
+    class Off(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return factor * g
+
+    message = double.judge("gradient", local(Off.apply)).message
+    assert message.endswith(said) and message.count("Every number") == said.count("Every number")
+
+
 def test_when_two_mistakes_fit_none_is_named() -> None:
     task = Task("Double", "Double.apply(x)", double.reference, double.checks)
 

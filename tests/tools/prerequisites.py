@@ -13,7 +13,7 @@ word in passing introduces nothing. (An option needs no showing, since code pass
 term by a link to the glossary. To *use* a name is to have it in code: code cells, files that %%writefile writes, Python
 in fences; to use a term is to say it. Figure cells are generated and hidden, so they are left out.
 
-Who needs nothing but PyTorch tensors has trained a net, as the book's first page does: all of torch.nn,
+Who needs tensors, `.backward()` and partial derivatives has trained a net, as the first page does: all of torch.nn,
 torch.nn.functional and torch.optim is known, but for the hooks of a module and torch.nn.grad.
 """
 

@@ -72,7 +72,7 @@ Op.apply(x).backward(create_graph=True)"""
 
 def notebook(prose="", code="", needs=(), magic="", tags=(), fence=""):
     """A notebook with a card, a text, a code cell and a fence; `needs` are numbers of chapters."""
-    text = ", ".join(f"[Chapter {n}](0{n}_c.ipynb)" for n in needs) or "nothing but PyTorch tensors"
+    text = ", ".join(f"[Chapter {n}](0{n}_c.ipynb)" for n in needs) or "tensors, `.backward()` and partial derivatives"
     cells = [
         new_markdown_cell("# Title", id="title"),
         new_markdown_cell(CARD + text, id="card", metadata={"tags": ["card"]}),
