@@ -15,6 +15,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
 
 PAGE = "book/a_errors"
 SECTIONS = "_static/sections.js"
@@ -40,6 +41,11 @@ def list_messages(app: Sphinx, doctree: nodes.document) -> None:
         entries = [("single", text, section["ids"][0], "", None) for text in messages(section)]
         if entries:
             section.insert(1, addnodes.index(entries=entries))
+
+
+def write_messages(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Name the page, to be written each time: of a page that a build leaves as it is, Sphinx forgets the entries."""
+    return [PAGE] if PAGE in env.found_docs else []
 
 
 def said(node: nodes.Node) -> Iterator[str]:
@@ -79,5 +85,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect all of them."""
     app.connect("config-inited", take_script)
     app.connect("doctree-read", list_messages)
+    app.connect("env-updated", write_messages)
     app.connect("build-finished", write_sections)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

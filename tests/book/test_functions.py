@@ -397,6 +397,7 @@ CASES: dict[str, dict[str, Case]] = {
         ),
         "LinearTanh": Case([LAYER], lambda tanh, linear, *args: tanh(linear(*args))),
         "Product": Case([(normal(5, 3), normal(3, 4))]),
+        "Mixed": Case([(normal(5, 3), normal(3, 4))]),
     },
     "10_flash_attention.ipynb": {
         "Tiles": Case([(*QKV, 2)], lambda f, q, k, v, size: f(q, k, v)),

@@ -252,6 +252,27 @@ def test_a_second_build_takes_a_new_style(tmp_path: Path) -> None:
     assert addresses[0] != addresses[1] == addresses[2]
 
 
+def test_a_second_build_still_finds_messages(tmp_path: Path) -> None:
+    """Sphinx itself forgets the entries of a page that did not change."""
+    extensions = str(ROOT / "book" / "_ext")
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {extensions!r})\nextensions = ['course_search']\nroot_doc = 'other'\n"
+    )
+    (tmp_path / "book").mkdir()
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "book" / "a_errors.rst").write_text(
+        "Errors\n======\n\nTwice\n-----\n\n``a graph a second time``\n\nWhy.\n"
+    )
+    for text in ("Text.", "Another."):
+        (tmp_path / "other.rst").write_text(f"Title\n=====\n\n{text}\n\n.. toctree::\n\n   book/a_errors\n")
+        out = tmp_path / "out"
+        (out / "_static").mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "sphinx", "-q", str(tmp_path), str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert "a graph a second time" in (out / "searchindex.js").read_text(encoding="utf-8"), text
+
+
 def test_code_without_elements_for_what_has_no_colour() -> None:
     for name in ("light", "dark"):
         style = get_style_by_name(f"a11y-high-contrast-{name}")
