@@ -10,7 +10,8 @@ CARD = re.compile(
     r"- \*\*Difficulty:\*\* (?P<difficulty>[1-5]) of 5\n"
     r"- \*\*Needs:\*\* (?P<needs>[^\n]+)"
 )
-NEEDS = re.compile(r"tensors, `\.backward\(\)` and partial derivatives|(\[Chapter \d+\]\(\d\d_\w+\.ipynb\)(, | and |$))+")
+FIRST_NEEDS = "tensors, `.backward()` and partial derivatives"  # what the first chapter takes for granted
+NEEDS = re.compile(rf"{re.escape(FIRST_NEEDS)}|(\[Chapter \d+\]\(\d\d_\w+\.ipynb\)(, | and |$))+")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tools.cards import Card, read_card
+from tools.cards import FIRST_NEEDS, Card, read_card
 from tools.notebooks import ROOT, SAME, NotebookError, read, write
 
 BLUE, INK = "#3f87c7", "#7d7d7d"
@@ -292,7 +292,7 @@ def fill(page: str, chapters: dict[str, tuple[str, Card]], shown: dict[str, str]
             return match[0]
         card = chapters[file][1]
         needs = [f"[{int(need[:2])}]({need})" for need in card.needs]
-        comes = "tensors, `.backward()` and partial derivatives" if not needs else f"chapter{'s' * (len(needs) > 1)} {', '.join(needs)}"
+        comes = f"chapter{'s' * (len(needs) > 1)} {', '.join(needs)}" if needs else FIRST_NEEDS
         line = f"{card.minutes} minutes, difficulty {card.difficulty} of 5; needs {comes}."
         return match[0].removesuffix(match["line"] + "\\") + line + "\\"
 
