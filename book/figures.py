@@ -6,6 +6,9 @@ In a notebook, the cell tagged ``figure:NAME`` ends with a line ``NAME(...)``; a
 
 Every figure has a transparent ground and mid-tone colours, which the page darkens on white and brightens on the
 book's dark ground, and tells its lines apart by dash or marker as well as by colour.
+
+Values are blue, gradients orange, what is wrong is red, what passed is green, all else grey. Words stand beside the
+curves, where there is room; a legend sends the eye away and back.
 """
 
 from pathlib import Path

@@ -3,7 +3,7 @@
     python -m tools.social_card      write book/_static/social-card.png, icon-48.png and icon-180.png
 
 The drawings are committed; run this again when the title changes. They are the same on every machine: matplotlib draws
-them, with the fonts that it brings.
+them, in the book's own face.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
+from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -49,9 +50,9 @@ def card() -> Figure:
     figure = canvas(1200, 630)
     mark(figure, 790, 150, 330)
     left = 80 / 1200
-    figure.text(left, 400 / 630, "Custom Gradients\nin PyTorch", color=INK, fontsize=68, fontweight="bold", va="center")
-    figure.text(left, 235 / 630, "From ReLU to FlashAttention", color=PALE, fontsize=36, va="center")
-    figure.text(left, 110 / 630, "Write it, prove it, ship it; know when not to.", color=PALE, fontsize=25, va="center")
+    figure.text(left, 400 / 630, "Custom Gradients\nin PyTorch", color=INK, fontsize=76, fontweight="bold", va="center")
+    figure.text(left, 235 / 630, "From ReLU to FlashAttention", color=PALE, fontsize=40, va="center")
+    figure.text(left, 110 / 630, "Write it, prove it, ship it; know when not to.", color=PALE, fontsize=28, va="center")
     return figure
 
 
@@ -64,7 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     summary = __doc__.partition("\n")[0]
     argparse.ArgumentParser(prog="python -m tools.social_card", description=summary).parse_args(arguments)
-    with matplotlib.rc_context({"font.family": "DejaVu Sans"}):
+    for face in (FOLDER / "text").glob("*.ttf"):
+        font_manager.fontManager.addfont(face)
+    with matplotlib.rc_context({"font.family": "Course Text"}):
         for name, figure in drawings().items():
             figure.savefig(FOLDER / name, dpi=72, facecolor=GROUND, metadata={"Software": None})
             print(f"written: book/_static/{name}")
