@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks latest exercises students gradescope lab bench bench-coach bench-grading bench-lighthouse check lint units test test-all clean help
+.PHONY: all venv book grade notebooks latest exercises students gradescope github lab bench bench-coach bench-grading bench-lighthouse check lint units test test-all clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, and say where everything is
@@ -63,6 +63,9 @@ students: $(READY)  ## write students/: the archives for a class and to learn al
 
 gradescope: $(READY)  ## write what Gradescope runs for each hand-in: make gradescope SET=relu SEED=7
 	@$(BIN)/python -m tools.gradescope "$(or $(SET),relu)" $(if $(SEED),--seed $(SEED))
+
+github: $(READY)  ## write what GitHub Classroom needs for a set: make github SET=relu SEED=7
+	@$(BIN)/python -m tools.github "$(or $(SET),relu)" $(if $(SEED),--seed $(SEED))
 
 lab: $(READY)  ## open JupyterLab
 	@$(BIN)/jupyter lab

@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.notebooks import ROOT
 
 SETUP = """#!/bin/bash
-# Run once, when Gradescope makes the image: a Python of 3.11 to 3.13, the sandbox, and the pinned packages.
+# Run once, where a platform makes the machine: a Python of 3.11 to 3.13, the sandbox, and the pinned packages.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
@@ -66,15 +66,44 @@ def files(root: Path, assignment: str, seed: int | None) -> dict[str, str]:
         assignment: the set.
         seed: of the hidden inputs; None: the course's own.
     """
-    found = {
+    inside = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
         for pattern in (*PATTERNS, f"solutions/{assignment}/*.ipynb", f"exercises/{assignment}/*.ipynb")
         for path in sorted(root.glob(pattern))
     }
-    found["requirements-grading.txt"] = grading_requirements(root)
-    found["setup.sh"] = SETUP
-    found["run_autograder"] = RUN.format(set=assignment, seed="" if seed is None else f" --seed {seed}")
-    return found
+    inside["requirements-grading.txt"] = grading_requirements(root)
+    inside["setup.sh"] = SETUP
+    inside["run_autograder"] = RUN.format(set=assignment, seed="" if seed is None else f" --seed {seed}")
+    return inside
+
+
+def found(root: Path, name: str) -> str:
+    """Return the set of this name.
+
+    Raises:
+        OSError: there is none.
+    """
+    sets = sorted(path.name for path in (root / "solutions").glob("[0-9][0-9]_*"))
+    for one in sets:
+        if name in (one, one.partition("_")[2]):
+            return one
+    raise OSError(f"there is no set {name!r}; there are: {', '.join(sets)}")
+
+
+def pack(inside: dict[str, str], target: Path) -> None:
+    """Write an archive, whole or not at all; scripts may be run.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    part = target.with_name(f".{target.name}.part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in sorted(inside.items()):
+            info = zipfile.ZipInfo(path, TIME)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = (0o100755 if text.startswith("#!") else 0o100644) << 16
+            archive.writestr(info, text)
+    part.replace(target)
 
 
 def write(root: Path, name: str, target: Path, seed: int | None) -> tuple[str, int]:
@@ -83,20 +112,10 @@ def write(root: Path, name: str, target: Path, seed: int | None) -> tuple[str, i
     Raises:
         OSError: there is no such set, or the archive cannot be written.
     """
-    sets = sorted(path.name for path in (root / "solutions").glob("[0-9][0-9]_*"))
-    assignment = next((one for one in sets if name in (one, one.partition("_")[2])), None)
-    if assignment is None:
-        raise OSError(f"there is no set {name!r}; there are: {', '.join(sets)}")
-    found = files(root, assignment, seed)
-    part = target.with_name(f".{target.name}.part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, text in sorted(found.items()):
-            info = zipfile.ZipInfo(path, TIME)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (0o100755 if path in ("setup.sh", "run_autograder") else 0o100644) << 16
-            archive.writestr(info, text)
-    part.replace(target)
-    return assignment, len(found)
+    assignment = found(root, name)
+    inside = files(root, assignment, seed)
+    pack(inside, target)
+    return assignment, len(inside)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,13 +1,16 @@
-"""Grade one hand-in where a platform has put it, and write the platform's file of results: Gradescope's containers.
+"""Grade one hand-in where a platform has put it, and write its file of results: Gradescope's, or GitHub Classroom's.
 
     python -m graders.classroom.autograder relu /autograder/submission /autograder/results/results.json
+    python -m graders.classroom.autograder relu --form github submission "$GITHUB_OUTPUT"
 
 The form of the results (``tests`` with ``name``, ``score``, ``max_score``, ``output``, ``status``) is that of
-Gradescope's autograders in 2026. Nothing is written where the machine is at fault, such as one without a sandbox: the
-platform then says that the autograder failed, and nobody has nought points for it.
+Gradescope's autograders in 2026, or that of Classroom's runners: `for_github`. Nothing is written where the machine is
+at fault, such as one without a sandbox: the platform then says that the autograder failed, and nobody has nought points
+for it.
 """
 
 import argparse
+import base64
 import json
 import subprocess
 import sys
@@ -31,15 +34,20 @@ LOST = "The failing case, to be pasted into a cell below your answer:"
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code: 0 where the file of results was written."""
     parser = argparse.ArgumentParser(
-        prog="python -m graders.classroom.autograder", description="Grade one hand-in, and write Gradescope's results."
+        prog="python -m graders.classroom.autograder", description="Grade one hand-in, and write a platform's results."
     )
     parser.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
     parser.add_argument("submission", metavar="FOLDER", type=Path, help="what was handed in")
     parser.add_argument("results", metavar="FILE", type=Path, help="the file of results to write")
     parser.add_argument("--seed", metavar="N", default="", help="seed of the hidden inputs")
+    parser.add_argument("--form", choices=("gradescope", "github"), default="gradescope", help="whose results")
     options = parser.parse_args(arguments)
     try:
         found = results(Path.cwd(), options.set, options.submission, options.seed)
+        if options.form == "github":
+            with options.results.open("a", encoding="utf-8") as outputs:
+                outputs.write(f"result={base64.b64encode(json.dumps(for_github(found)).encode()).decode()}\n")
+            return 0
         part = options.results.with_name(f".{options.results.name}.part")
         part.parent.mkdir(parents=True, exist_ok=True)
         part.write_text(json.dumps(found, indent=2), encoding="utf-8")
@@ -137,6 +145,36 @@ def of_document(document: Mapping[str, Any], worth: float) -> dict[str, Any]:
             }
         )
     return {"score": one["score"], "output": "\n".join(lines), "output_format": "text", "tests": tests}
+
+
+def for_github(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Gradescope's results as those of one of Classroom's runners, which its reporter adds up and prints.
+
+    The reporter prints a test's ``test_code`` into the job's log as it is. There a line that begins with ``::``, or has
+    ``##[`` anywhere in it, is a command to GitHub's runner: the one gets a bar before it, the other a gap.
+    """
+    tests = []
+    for test in found["tests"]:
+        whole = test["score"] == test["max_score"]
+        said = "" if whole else test.get("output") or found["output"]
+        tests.append(
+            {
+                "name": test["name"],
+                "status": "pass" if whole else "fail",
+                "score": test["score"],
+                "message": "",
+                "test_code": "\n".join(
+                    f"| {line}" if line.strip().startswith("::") else line
+                    for line in said.replace("##[", "## [").splitlines()
+                ),
+                "filename": "",
+                "line_no": 0,
+                "execution_time": 0,
+            }
+        )
+    whole = all(test["status"] == "pass" for test in tests)
+    most = sum(test["max_score"] for test in found["tests"])
+    return {"version": 1, "status": "pass" if whole else "fail", "max_score": most, "tests": tests}
 
 
 if __name__ == "__main__":

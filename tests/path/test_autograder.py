@@ -1,5 +1,6 @@
 """What Gradescope runs: the archive unpacked as there, its script run on a hand-in, the results as it reads them."""
 
+import base64
 import json
 import os
 import shutil
@@ -10,12 +11,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
-from graders.classroom.autograder import of_document
+from graders.classroom.autograder import for_github, of_document
 from graders.classroom.errors import CourseError
 from graders.classroom.sample import blocks
 from tests.path.course_maker import ROOT, edit
-from tools import gradescope
+from tools import github, gradescope
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +126,48 @@ def test_the_archive_is_the_same_twice_and_its_scripts_can_be_run(tmp_path, caps
         assert subprocess.run(["bash", "-n"], input=text, check=False).returncode == 0
     assert gradescope.main(["rely", "--out", str(tmp_path / "c.zip")]) == 1
     assert "there is no set 'rely'; there are: 01_relu" in capsys.readouterr().err and not (tmp_path / "c.zip").exists()
+
+
+def test_github_classroom_reads_what_a_push_earned(tmp_path):
+    """As in the workflow: two checkouts, the script, and an output of the step that the reporter decodes."""
+    assert github.main(["relu", "--seed", "7", "--out", str(tmp_path / "relu.zip")]) == 0
+    subprocess.run(["unzip", "-q", "relu.zip"], cwd=tmp_path, check=True)
+    answers = blocks((ROOT / "sample/diego/relu.py").read_text(encoding="utf-8"))
+    fill(tmp_path / "template/relu.ipynb", **answers)
+    (tmp_path / "outputs").write_text("before=1\n")
+    own = {**os.environ, "GITHUB_OUTPUT": str(tmp_path / "outputs"), "PYTHON": sys.executable}
+    own.pop("PYTHONPATH", None)
+    command = ["bash", "grader/run_github", "template"]
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    before, line = (tmp_path / "outputs").read_text().splitlines()
+    found = json.loads(base64.b64decode(line.removeprefix("result=")))
+    assert before == "before=1" and found["max_score"] == 20 and found["status"] == "fail"
+    assert 0 < sum(test["score"] for test in found["tests"]) < 20
+    lost = next(test for test in found["tests"] if "to be pasted into a cell" in test["test_code"])
+    assert lost["status"] == "fail"
+    compile(lost["test_code"].partition(":\n\n")[2], "pasted", "exec")
+
+
+def test_the_workflow_has_the_names_that_the_reporter_looks_for(tmp_path):
+    workflow = yaml.safe_load(github.WORKFLOW)
+    (job,) = workflow["jobs"].values()
+    *_, grade, report = job["steps"]
+    assert "run-autograding-tests" in workflow["jobs"] and workflow["permissions"]["checks"] == "write"
+    runner = report["with"]["runners"]
+    assert report["env"] == {f"{runner.upper()}_RESULTS": f"${{{{ steps.{grade['id']}.outputs.result }}}}"}
+    inside = github.files(ROOT, "01_relu", 7)
+    students = {name for name in inside if name.startswith("template/")}
+    assert students == {f"template/{name}" for name in (
+        ".github/workflows/classroom.yml", "constraints.txt", "relu.ipynb", "requirements.txt")}  # fmt: skip
+    assert inside["template/relu.ipynb"] == (ROOT / "exercises/01_relu/relu.ipynb").read_text(encoding="utf-8")
+    assert "--seed 7" in inside["grader/run_github"] and "grader/run_autograder" not in inside
+
+
+def test_what_a_student_wrote_is_no_command_to_github_s_runner():
+    output = "Wrong.\n  ::add-mask::x\r::set-output name=result::y\nx = 1  ##[error]z"
+    test = {"name": "Square value", "score": 0.5, "max_score": 1.0, "output": output}
+    (told,) = for_github({"output": "", "tests": [test]})["tests"]
+    assert told["score"] == 0.5 and "##[" not in told["test_code"]
+    assert not any(line.strip().startswith("::") for line in told["test_code"].splitlines())
+    assert told["test_code"].splitlines()[0] == "Wrong."
