@@ -17,6 +17,9 @@ from nbgrader.preprocessors import (
     OverwriteKernelspec,
 )
 
+# The graders lie beside this file. A server that cannot import them grades as nbgrader does, without a sandbox.
+sys.path.append(str(Path(__file__).resolve().parent))
+
 from graders.classroom.collect import Collector, Extractor
 from graders.classroom.export import Export
 from graders.classroom.feedback import Feedback, clean_page

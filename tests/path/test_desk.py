@@ -332,3 +332,19 @@ def test_errors_in_an_answer_say_what_they_cost(root, here):
     _, _, err = here(root, "grade", "tiny")
     assert "cell double raises ZeroDivisionError (division by zero). What it defined before that is graded." in err
     assert score(root) == 6
+
+
+def test_the_settings_find_the_graders_where_they_are_not_installed(tmp_path):
+    """A hub's server starts elsewhere, where nbgrader alone is installed: it would grade as nbgrader does."""
+    program = f"""
+import sys
+from importlib.util import find_spec
+sys.path[:] = [entry for entry in sys.path if entry not in ("", {str(ROOT)!r})]
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+assert find_spec("graders") is None
+from traitlets.config import PyFileConfigLoader
+settings = PyFileConfigLoader("nbgrader_config.py", path={str(ROOT)!r}).load_config()
+print(settings.Autograde.autograde_preprocessors[0].__module__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "graders.classroom.nbgrader_steps\n", done.stderr
