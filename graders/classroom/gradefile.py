@@ -19,7 +19,7 @@ from pathlib import Path
 
 from graders.classroom.errors import CourseError
 from graders.classroom.report import FORMULA
-from graders.classroom.roster import FIELDS, Roster, plain
+from graders.classroom.roster import FIELDS, ROSTER, Roster, plain
 from graders.notebook.problem import printable
 
 LONGEST = 300  # characters of a column's name that is looked at
@@ -125,7 +125,11 @@ class Table:
 
     def people(self) -> list[list[str]]:
         """Return the rows that are a person's."""
-        return [row for row in self.rows if any(row) and not row[0].strip().casefold().startswith(NOT_PEOPLE)]
+        return [
+            row
+            for row in self.rows
+            if person(self, row) != NOBODY and not row[0].strip().casefold().startswith(NOT_PEOPLE)
+        ]
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,9 @@ class Person:
     name: str
     email: str
     number: str
+
+
+NOBODY = Person((), "", "", "")  # whose row is about the file: Canvas has "Manual Posting" below its columns of points
 
 
 @dataclass(frozen=True)
@@ -184,6 +191,8 @@ def read_table(path: Path) -> Table:
     header = [name.strip() for name in rows[0]] if rows else []
     lower = [_column(name) for name in header]
     form = next((form for form in FORMS if all(name in lower for name in form.told)), None)
+    if form is None and "id" in lower and set(lower) <= set(FIELDS):
+        raise CourseError(f"{path} is a list of students already: copy it to {ROSTER} in the course's folder")
     if form is None:
         raise CourseError(
             f"{path} has the columns of no gradebook that is known ({printable(', '.join(header), 200)}): {remedy}"
@@ -236,6 +245,11 @@ def fill(
         students = _students(roster, who)
         if len(students) == 1:
             rows.setdefault(students.pop(), []).append(row)
+        elif not students and who.name and (called := roster.find(who.name)):
+            lines.append(
+                f"{_shown(who)} in the file has another number or address than {' and '.join(sorted(called))}: "
+                "taken for somebody else."
+            )
         elif students:
             lines.append(
                 f"{_shown(who)} may be any of {', '.join(sorted(students))}: put their numbers into students.csv."
@@ -309,16 +323,17 @@ def _same_worth(table: Table, place: int, assignment: str, worth: float) -> None
 
 
 def _students(roster: Roster, who: Person) -> set[str]:
-    """Return the students that a row may be of: what is surest decides."""
+    """Return the students that a row may be of: what is surest decides, and a name alone against nothing else."""
     for found in (
         roster.find("", who.number) if who.number else set(),
         *(roster.find(name) for name in who.ids),
         roster.find(who.email) if who.email else set(),
-        roster.find(who.name) if who.name else set(),
     ):
         if found:
             return set(found)
-    return set()
+    emails = [who.email, *(name for name in who.ids if "@" in name)]
+    called = roster.find(who.name) if who.name else set()
+    return {student for student in called if not roster.denied(student, emails, who.number)}
 
 
 def _shown(who: Person) -> str:
@@ -349,6 +364,7 @@ def roster_of(table: Table) -> str:
         if len(table.form.names) == 2:
             names = [row[i].strip() for i in table.places(table.form.names)]
             first, last = ([*names, "", ""])[:2]
-        fields = (student, first, last, who.email, who.number)
+        email = who.email or next((name for name in who.ids if "@" in name), "")  # Canvas logs some in by it
+        fields = (student, first, last, email, who.number)
         writer.writerow([f"'{text}" if text.startswith(FORMULA) else text for text in fields])
     return out.getvalue()

@@ -28,9 +28,11 @@ class Roster:
         self.ids: set[str] = set()
         self._called: dict[str, set[str]] = {}
         self._numbers: dict[str, set[str]] = {}
+        self._told: dict[str, tuple[str, str]] = {}
         for row in rows:
             student, first, last, email, number = (_nfc(row.get(field)) for field in FIELDS)
             self.ids.add(student)
+            self._told[student] = plain(email), number
             names = [student, email]
             if first and last:
                 names += [f"{first} {last}", f"{last} {first}"]
@@ -44,6 +46,12 @@ class Roster:
         if number in self._numbers:
             return self._numbers[number]
         return {name} if name in self.ids else self._called.get(plain(name), set())
+
+    def denied(self, student: str, emails: Iterable[str], number: str) -> bool:
+        """Whether a student is known to have another number, or an address that is none of these."""
+        email, own = self._told[student]
+        others = {plain(each) for each in emails if each}
+        return bool((own and number and own != number) or (email and others and email not in others))
 
 
 def read_roster(root: Path, db_url: str) -> Roster | None:
@@ -64,7 +72,10 @@ def read_roster(root: Path, db_url: str) -> Roster | None:
 def _of_file(path: Path) -> list[dict[str, str | None]]:
     remedy = f"it needs a first line with {', '.join(FIELDS)}, of which only id has to be there, and a line a student"
     try:
-        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")), skipinitialspace=True)
+        written = path.read_text(encoding="utf-8-sig")
+        first = written.split("\n", 1)[0]
+        comma = ";" if first.count(";") > first.count(",") else ","  # a spreadsheet's, where decimals have commas
+        reader = csv.DictReader(io.StringIO(written), delimiter=comma, skipinitialspace=True)
         rows = [row for row in reader if any(row.values())]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise CourseError(f"{path.name} cannot be read ({error}): {remedy}") from None

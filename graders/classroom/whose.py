@@ -248,6 +248,7 @@ def _student(one: _Found, course: Class) -> str:
             return _No(
                 f"there is no student {printable(called, 60)!r} in the course. Rename the {what}, "
                 f"or add them to {ROSTER}"
+                + ("; a platform's download of all hand-ins needs --from PLATFORM" if one.packed else "")
             )
         called = next(iter(found))
     if not STUDENT.fullmatch(called):

@@ -187,3 +187,32 @@ def test_the_commands(tmp_path, here, file):
     assert '"Byron, Ada",101,s-1,ada,"Lab ""A"", Monday",6,5,25' in export.with_name("canvas-filled.csv").read_text()
     code, _, err = here(root, "fill", "tiny", str(tmp_path / "none.csv"))
     assert code == 2 and "cannot be read (No such file or directory)" in err
+
+
+def test_a_namesake_gets_no_grade(file):
+    """A name counts only where no number and no address say that it is somebody else's."""
+    namesake = '"Byron, Ada",999,,ada.b@example.com,Lab B,,,\r\n'
+    both = fill(read_table(file(CANVAS + namesake)), SET, SCORES, 20.0, Roster(PEOPLE))
+    rows = [row for row in csv.reader(io.StringIO(both.text, newline="")) if "Byron" in row[0]]
+    assert [row[5] for row in rows] == ["20", ""]
+    assert both.lines == ("Ada Byron in the file has another number or address than ada: taken for somebody else.",)
+    alone = CANVAS.replace('"Byron, Ada",101,s-1,ada,"Lab ""A"", Monday",,5,25\r\n', "") + namesake
+    filled = fill(read_table(file(alone)), SET, SCORES, 20.0, Roster(PEOPLE))
+    assert filled.lines[-1] == "ada has 20 and no row in the file: enter it by hand."
+    by_address = PEOPLE[0] | {"lms_user_id": ""}
+    filled = fill(read_table(file(alone)), SET, SCORES, 20.0, Roster([by_address, *PEOPLE[1:]]))
+    assert "ada has 20 and no row in the file: enter it by hand." in filled.lines
+
+
+def test_a_row_about_the_columns_is_nobody(file):
+    text = CANVAS.replace("    Points Possible", ",,,,,Manual Posting,,\r\n    Points Possible").replace(
+        "kim1,", "k@x.org,"
+    )
+    rows = list(csv.DictReader(io.StringIO(roster_of(read_table(file(text))))))
+    assert [row["id"] for row in rows] == ["ada", "ben", "k@x.org", "kim2"]
+    assert [row["email"] for row in rows] == ["", "", "k@x.org", ""]
+
+
+def test_a_list_of_students_is_told_from_a_gradebook(file):
+    with pytest.raises(CourseError, match=r"is a list of students already: copy it to students\.csv"):
+        read_table(file("id,first_name,last_name,email\nada,Ada,Byron,a@x.org\n", "people.csv"))

@@ -232,6 +232,16 @@ def test_an_unknown_student_is_a_line(root, drop, here):
     assert code == 2 and "students.csv does not say who is in the course: it needs a first line with id" in err
 
 
+def test_a_list_as_a_spreadsheet_writes_it_and_a_download_without_its_platform(root, drop, here):
+    (root / "students.csv").write_text("\ufeffid;first_name;last_name\r\nalice;Alice;Liddell\r\nbob;Bob;\r\n")
+    a_zip(drop / "submissions.zip", {"doebob_12_34_tiny.ipynb": b"bob's"})
+    put(drop / "bob" / TINY)
+    code, out, err = here(root, "collect", "tiny", str(drop))
+    assert (code, out) == (1, "01_tiny: 1 collected into submitted/ (bob)\n")
+    assert "there is no student 'submissions' in the course" in err
+    assert err.endswith("; a platform's download of all hand-ins needs --from PLATFORM\n")
+
+
 def test_a_download_of_a_class(root, drop, here):
     inner = a_zip(drop / "inner.zip", {TINY: b"bob's"}).read_bytes()
     path = a_zip(
