@@ -272,6 +272,8 @@ def archive(
         for name in names:
             for student in _meant(name, assignment, roster):
                 found.setdefault(student, set()).add(_begin(name, assignment))
+        for student in sorted(found.keys() - places.keys()):
+            lines.append(f"{printable(student, 60)} is in {download.name} and has no page: nothing of theirs is graded")
         for student in sorted(places):
             if len(found.get(student, ())) == 1:
                 places[student] = found[student].pop()

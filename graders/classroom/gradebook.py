@@ -415,10 +415,13 @@ class Records:
             most = {a.name: a.max_score for a in sorted(gradebook.assignments, key=lambda a: a.name)}
             rows: dict[str, dict[str, float | None]] = {student.id: {} for student in gradebook.students}
             for assignment in most:
-                for student in self.course.students(assignment):
+                there = self.course.students(assignment)
+                for student in there:
                     rows.setdefault(student, {})[assignment] = None
                 unscored = _unscored(gradebook, assignment)
                 for row in gradebook.assignment_submissions(assignment):
+                    if row.extension and not (row.timestamp or row.score or row.student_id in there):
+                        continue  # more time, and nothing handed in
                     rows[row.student_id][assignment] = _score(row, unscored)
         return rows, most
 

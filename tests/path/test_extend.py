@@ -1,14 +1,17 @@
 """More time for a student: the due date, what it makes of a penalty, and who cannot have it."""
 
 import shutil
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
 
+from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.extending import span
+from graders.classroom.gradebook import Records
 from tests.path.course_maker import hand_in, make_course, release
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
@@ -65,6 +68,8 @@ def test_who_has_handed_in_nothing_may_have_one_first(course, here):
     code, out, _ = here(course, "extend", "tiny", "zoe", "+1w")
     assert (code, out) == (0, "01_tiny: zoe: due 2026-03-08 12:00 UTC now; nothing is handed in yet\n")
     assert scores(course, here)["zoe"] == ""
+    with closing(Course(course)) as there, Records(there) as records:
+        assert records.scores()[0]["zoe"] == {}, "more time is no hand-in"
     folder = hand_in(course, "zoe", **RIGHT).parent
     (folder / "timestamp.txt").write_text("2026-03-05 12:00:00 UTC")
     here(course, "grade", "tiny")

@@ -164,6 +164,18 @@ def test_the_archive_bears_the_names_of_the_download(course, here, platform):
     assert (course / "back.zip").read_bytes() == before
 
 
+def test_who_handed_in_and_has_no_page_is_named(course, here):
+    """A file that could not be graded: its author waits for a page that is not in the archive."""
+    rows = "ada,Ada,Byron,ada@example.org,501\nben,Ben,Roe,ben@example.org,502\ncy,Cy,Low,,503\neve,Eve,Moe,,504\n"
+    (course / "students.csv").write_text(f"id,first_name,last_name,email,lms_user_id\n{rows}")
+    with zipfile.ZipFile(course / "download.zip", "w") as file:
+        for name in ("byronada_501_1_tiny", "roeben_502_2_tiny", "lowcy_503_3_tiny", "moeeve_504_4_tiny"):
+            file.writestr(f"{name}.ipynb", "{}")
+    code, out, err = here(course, "feedback", "tiny", "--zip", "back.zip", "--like", "download.zip")
+    assert code == 1 and "back.zip: 3 pages" in out
+    assert err == "eve is in download.zip and has no page: nothing of theirs is graded\n"
+
+
 def test_without_a_download_each_student_has_a_folder(course, here):
     code, out, _ = here(course, "feedback", "tiny", "--zip", "back.zip")
     assert code == 0 and "back.zip: 3 pages" in out
