@@ -9,6 +9,8 @@ book's dark ground, and tells its lines apart by dash or marker as well as by co
 
 Values are blue, gradients orange, what is wrong is red, what passed is green, all else grey. Words stand beside the
 curves, where there is room; a legend sends the eye away and back.
+Two figures need blue and orange for something else, and say what: two dtypes in `arctan_differences`, the sign of a
+number in `hessians`.
 """
 
 from pathlib import Path

@@ -7,12 +7,10 @@ it. The names in the workflow (the job ``run-autograding-tests``, a variable ``.
 by which ``education/autograding-grading-reporter`` finds the job's check and reads the results.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 from tools import gradescope
-from tools.notebooks import ROOT
 
 WORKFLOW = """\
 # Grades each push in the sandbox of the course, and gives Classroom the points.
@@ -81,26 +79,9 @@ def files(root: Path, assignment: str, seed: int | None) -> dict[str, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.github",
-        description="Write what GitHub Classroom needs for a set: a template for students, and what grades each push.",
-    )
-    parser.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="seed of the hidden inputs: one that students do not know"
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the archive (default: github-SET.zip)")
-    options = parser.parse_args(arguments)
-    target = options.out or ROOT / f"github-{options.set}.zip"
-    try:
-        assignment = gradescope.found(ROOT, options.set)
-        inside = files(ROOT, assignment, options.seed)
-        gradescope.pack(inside, target)
-    except OSError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"{target}: {assignment}, {len(inside)} files. grader/ has every answer in it: students get template/ alone")
-    return 0
+    about = "Write what GitHub Classroom needs for a set: a template for students, and what grades each push."
+    then = "grader/ has every answer in it: students get template/ alone"
+    return gradescope.command("github", about, files, then, arguments)
 
 
 if __name__ == "__main__":

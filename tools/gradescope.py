@@ -8,6 +8,7 @@ The archive is for Gradescope alone: it has every answer in it.
 import argparse
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tools.notebooks import ROOT
@@ -77,7 +78,7 @@ def files(root: Path, assignment: str, seed: int | None) -> dict[str, str]:
     return inside
 
 
-def found(root: Path, name: str) -> str:
+def find_set(root: Path, name: str) -> str:
     """Return the set of this name.
 
     Raises:
@@ -106,38 +107,46 @@ def pack(inside: dict[str, str], target: Path) -> None:
     part.replace(target)
 
 
-def write(root: Path, name: str, target: Path, seed: int | None) -> tuple[str, int]:
-    """Write the archive; return the set, and how many files it has.
+def command(
+    platform: str,
+    about: str,
+    inside: Callable[[Path, str, int | None], dict[str, str]],
+    then: str,
+    given: list[str] | None,
+) -> int:
+    """Write the archive of a platform, as its command line says; return the exit code.
 
-    Raises:
-        OSError: there is no such set, or the archive cannot be written.
+    Args:
+        platform: in lower case, as the module and the archive are called.
+        about: what the archive is, for ``--help``.
+        inside: returns what it holds, by name, of the course, the set and the seed.
+        then: what to do with it.
+        given: the arguments; None: the program's own.
     """
-    assignment = found(root, name)
-    inside = files(root, assignment, seed)
-    pack(inside, target)
-    return assignment, len(inside)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.gradescope",
-        description="Write the archive that Gradescope runs for each hand-in of a set.",
-    )
+    parser = argparse.ArgumentParser(prog=f"python -m tools.{platform}", description=about)
     parser.add_argument("set", metavar="SET", help="the set: 01_relu, or relu for short")
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of the hidden inputs: one that students do not know"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the archive (default: gradescope-SET.zip)")
-    options = parser.parse_args(arguments)
-    target = options.out or ROOT / f"gradescope-{options.set}.zip"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"the archive (default: {platform}-SET.zip)")
+    options = parser.parse_args(given)
+    target = options.out or ROOT / f"{platform}-{options.set}.zip"
     try:
-        assignment, count = write(ROOT, options.set, target, options.seed)
+        assignment = find_set(ROOT, options.set)
+        held = inside(ROOT, assignment, options.seed)
+        pack(held, target)
     except OSError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{target}: {assignment}, {count} files. It has every answer in it: upload it to Gradescope, nowhere else")
+    print(f"{target}: {assignment}, {len(held)} files. {then}")
     return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    about = "Write the archive that Gradescope runs for each hand-in of a set."
+    then = "It has every answer in it: upload it to Gradescope, nowhere else"
+    return command("gradescope", about, files, then, arguments)
 
 
 if __name__ == "__main__":

@@ -248,7 +248,7 @@ def fill(
         elif not students and who.name and (called := roster.find(who.name)):
             lines.append(
                 f"{_shown(who)} in the file has another number or address than {' and '.join(sorted(called))}: "
-                "taken for somebody else."
+                "left alone. If it is them, put that number or address into students.csv."
             )
         elif students:
             lines.append(

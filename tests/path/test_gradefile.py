@@ -195,7 +195,10 @@ def test_a_namesake_gets_no_grade(file):
     both = fill(read_table(file(CANVAS + namesake)), SET, SCORES, 20.0, Roster(PEOPLE))
     rows = [row for row in csv.reader(io.StringIO(both.text, newline="")) if "Byron" in row[0]]
     assert [row[5] for row in rows] == ["20", ""]
-    assert both.lines == ("Ada Byron in the file has another number or address than ada: taken for somebody else.",)
+    assert both.lines == (
+        "Ada Byron in the file has another number or address than ada: left alone. If it is them, put that number or "
+        "address into students.csv.",
+    )
     alone = CANVAS.replace('"Byron, Ada",101,s-1,ada,"Lab ""A"", Monday",,5,25\r\n', "") + namesake
     filled = fill(read_table(file(alone)), SET, SCORES, 20.0, Roster(PEOPLE))
     assert filled.lines[-1] == "ada has 20 and no row in the file: enter it by hand."
