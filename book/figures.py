@@ -776,10 +776,10 @@ def traffic_bars(ways):
     passes = [(kind, way, ways[way][k]) for k, kind in enumerate(("forward", "backward")) for way in ways]
     totals = dict.fromkeys(ways, 0.0)
     for row, (kind, way, steps) in enumerate(passes):
-        left, color = 0.0, BLUE if kind == "forward" else ORANGE
+        left, (color, full) = 0.0, (BLUE, "#8cb7dd") if kind == "forward" else (ORANGE, "#e3aa80")
         for name, *sizes in steps:
             begin = left
-            for size, fill, ink in zip(sizes, (color + "1c", color + "99"), (INK, "0.06"), strict=True):
+            for size, fill, ink in zip(sizes, (color + "1c", full), (INK, "0.06"), strict=True):
                 width = size / 2**18  # MiB
                 ax.add_patch(plt.Rectangle((left, row), width, 0.34, fc=fill, ec=color))
                 if width > 0.3:
