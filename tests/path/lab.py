@@ -79,9 +79,14 @@ class Lab:
             time.sleep(0.5)
 
     def open(self, path: str) -> None:
-        """Open a notebook in a fresh workspace, and wait until its kernel is there."""
+        """Open a notebook in a fresh workspace, and wait until its kernel is there.
+
+        JupyterLab says "idle" before it has asked for a kernel, and drops what is run then; the kernel's name comes later.
+        """
         self.page.goto(f"{self.address}/lab/tree/{quote(path)}?reset")
         expect(self.page.locator(".jp-Notebook .jp-Cell").first).to_be_visible(timeout=PATIENCE * 1000)
+        name = self.page.locator(".jp-NotebookPanel:visible .jp-KernelName")
+        expect(name).to_contain_text("Python 3", timeout=PATIENCE * 1000)
         self._idle()
 
     def _idle(self) -> None:
@@ -106,7 +111,8 @@ class Lab:
         cell.locator(".cm-content").click()
         self.page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
         self.page.locator(".lm-Menu-itemLabel", has_text="Run All Above Selected Cell").click()
-        self.page.wait_for_timeout(500)
+        said = self.page.locator(".jp-NotebookPanel:visible .jp-Notebook-ExecutionIndicator-tooltip")
+        expect(said).to_contain_text(re.compile(r"Executed \d+ cell"), timeout=PATIENCE * 1000)
         self._idle()
 
     def write(self, cell: Locator, source: str) -> None:
@@ -122,9 +128,13 @@ class Lab:
         return self._run(cell)
 
     def _run(self, cell: Locator) -> str:
+        prompt = cell.locator(".jp-InputPrompt")
+        before = prompt.inner_text()
         self.page.keyboard.press("ControlOrMeta+Enter")
         self.page.wait_for_timeout(300)
         self._idle()
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=PATIENCE * 1000)
+        expect(prompt).not_to_have_text(before, timeout=PATIENCE * 1000)
         return cell.locator(".jp-Cell-outputArea").inner_text() if cell.locator(".jp-OutputArea-child").count() else ""
 
     def below(self, cell: Locator, source: str) -> Locator:
