@@ -23,6 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from graders.classroom.collect import Collector, Extractor
 from graders.classroom.export import Export
 from graders.classroom.feedback import Feedback, clean_page
+from graders.classroom.lateness import LatePolicy
 from graders.classroom.nbgrader_steps import CleanSubmission, SaveGrades, SubmissionExporter, TrustedExecute
 from graders.classroom.pages import FeedbackExporter
 
@@ -66,6 +67,15 @@ c.TrustedExecute.max_output = 1_000_000  # characters a cell
 c.TrustedExecute.memory = 2 << 30  # bytes a process, beyond what Python and torch take
 c.TrustedExecute.visible = False  # True: run visible checks and figures as well, for the feedback; it takes longer
 c.TrustedExecute.sandbox = "required"  # "off" where there is none: what is handed in can then do all that you can
+
+# What a late hand-in loses: nothing, unless one of the lines with a method is taken in.
+c.AssignLatePenalties.plugin_class = LatePolicy
+# c.LatePolicy.penalty_method = "zero"  # everything
+# c.LatePolicy.penalty_method = "daily"  # so much for each day that has begun:
+c.LatePolicy.percent_a_day = 10  # percent of what the hand-in has earned
+c.LatePolicy.points_a_day = 0  # and points
+c.LatePolicy.minutes_of_grace = 0  # the first day begins so long after the due date
+c.LatePolicy.days_at_most = 0  # what comes later earns nothing; 0: no end
 
 # Feedback: points and messages, without hidden tests, and without scripts in a student's output.
 c.GenerateFeedback.exporter_class = FeedbackExporter

@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import tempfile
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,8 +19,10 @@ from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from traitlets import TraitError
 
 from graders.classroom.errors import CourseError
+from graders.classroom.lateness import LatePolicy
 from graders.classroom.nbgrader_steps import TrustedExecute
 from graders.classroom.points import differing
 from graders.classroom.reader import Reader
@@ -58,6 +61,7 @@ class Course:
             self.app.log.handlers = [logging.NullHandler()]
             self.app.log.setLevel(logging.ERROR)
             logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader's, of a gradebook that fails
+        _check_settings(self.app)
         self.dirs: CourseDirectory = self.app.coursedir
         self.dirs.root = str(self.root)
         if db:
@@ -194,6 +198,21 @@ class Course:
         converter = kind(coursedir=self.directories(**directories), parent=self.app)
         converter.force = True
         converter.start()
+
+
+def _check_settings(app: NbGrader) -> None:
+    """Refuse values and names in the settings of our own parts, which nbgrader would meet late or not at all."""
+    for kind in (TrustedExecute, LatePolicy):
+        known = kind.class_trait_names(config=True)
+        for name in app.config.get(kind.__name__, {}):
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f" Did you mean {near[0]}?" if near else ""
+                raise CourseError(f"nbgrader_config.py: {kind.__name__} has no setting {printable(name, 40)}.{hint}")
+        try:
+            kind(config=app.config)
+        except TraitError as error:
+            raise CourseError(f"nbgrader_config.py: {printable(error, 200)}") from None
 
 
 def _check_gradebook(db_url: str) -> None:

@@ -12,6 +12,7 @@ from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.extending import span
 from graders.classroom.gradebook import Records
+from graders.classroom.lateness import LatePolicy
 from tests.path.course_maker import hand_in, make_course, release
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
@@ -136,3 +137,58 @@ def test_times(text, length):
 def test_what_is_no_time(text):
     with pytest.raises(CourseError, match="is not a time"):
         span(text)
+
+
+HOUR, DAY = 3600, 86400
+DAILY = """
+c.LatePolicy.penalty_method = "daily"
+c.LatePolicy.percent_a_day = 10
+c.LatePolicy.minutes_of_grace = 15
+c.LatePolicy.days_at_most = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("late", "left"),
+    [(1, 16), (15 * 60, 16), (15 * 60 + 1, 14.4), (DAY, 14.4), (DAY + 15 * 60, 14.4)]
+    + [(DAY + HOUR, 12.8), (3 * DAY, 11.2), (3 * DAY + HOUR, 0)],
+)
+def test_a_day_that_has_begun_takes_its_part(late, left):
+    policy = LatePolicy(penalty_method="daily", percent_a_day=10, minutes_of_grace=15, days_at_most=3)
+    assert 16 - (policy.late_submission_penalty("ada", 16.0, late) or 0) == pytest.approx(left)
+
+
+def test_points_a_day_never_take_more_than_was_earned():
+    policy = LatePolicy(penalty_method="daily", points_a_day=2)
+    assert policy.late_submission_penalty("ada", 16.0, 5 * HOUR) == 2
+    assert policy.late_submission_penalty("ada", 3.0, 2 * DAY) == 3
+    both = LatePolicy(penalty_method="daily", points_a_day=1, percent_a_day=25)
+    assert both.late_submission_penalty("ada", 16.0, DAY + 1) == 10  # two days of a point and four
+    assert LatePolicy().late_submission_penalty("ada", 16.0, DAY) is None
+    assert LatePolicy(penalty_method="zero").late_submission_penalty("ada", 16.0, 1) == 16
+
+
+def test_a_policy_by_the_day_counts_when_the_class_is_graded_and_with_more_time(course, here):
+    settings = course / "nbgrader_config.py"
+    settings.write_text(settings.read_text(encoding="utf-8").replace(ZERO, DAILY), encoding="utf-8")
+    assert "0 to grade" in here(course, "grade", "tiny")[1]  # nothing is executed again
+    assert scores(course, here) == {"ada": "4.8", "ben": "4.8"}  # two days
+    assert "4.8 -> 5.4 points" in here(course, "extend", "tiny", "ada", "+1d")[1]
+    assert "ada  01_tiny  0.6 points less: handed in late." in here(course, "scores")[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('LatePolicy.penalty_method = "dayly"', "expected any of ['none', 'zero', 'daily'], not the str 'dayly'"),
+        ('LateSubmissionPlugin.penalty_method = "hourly"', "not the str 'hourly'"),
+        ("LatePolicy.percent_a_day = 120", "should not be greater than 100.0"),
+        ("LatePolicy.percent_per_day = 5", "LatePolicy has no setting percent_per_day. Did you mean percent_a_day?"),
+        ('TrustedExecute.timeout = "soon"', "expected an int, not the str 'soon'"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_refused_before_anything_is_graded(course, here, line, said):
+    with (course / "nbgrader_config.py").open("a", encoding="utf-8") as file:
+        file.write(f"c.{line}\n")
+    code, _, err = here(course, "grade", "tiny")
+    assert code == 2 and err.startswith("graders: nbgrader_config.py: ") and said in err and err.count("\n") == 1
