@@ -326,6 +326,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.epilog = f"{doctor.EXIT_CODES}. The original of each repaired file is kept in {KEPT}/."
 
     sub = command("scores", _scores, "print the scores in the gradebook")
+    sub.add_argument("set", metavar="SET", nargs="?", default="", help="of this set alone: 01_relu, or relu for short")
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print comma-separated values")
     form.add_argument("--json", action="store_true", help="print them as data")
@@ -650,17 +651,24 @@ def _init(arguments: argparse.Namespace) -> int:
             typed, dates = ask(course)
             file = Path(typed).expanduser() if typed else None
         due = due_dates(course, dates)
-        if file:
-            if Path(ROSTER).exists():
-                raise CourseError(f"{ROSTER} is there already: `python -m graders roster FILE --force` replaces it")
-            _write_text(Path(ROSTER), roster_of(read_table(file)))
-        if arguments.own_inputs:
-            write_secret(course.root)
-            course.secret = read_secret(course.root)
         if due:
             course.make_gradebook()
         for assignment, when in due.items():
             records.set_due(assignment, when)
+        if arguments.own_inputs:
+            write_secret(course.root)
+            course.secret = read_secret(course.root)
+        if file:  # the one that can be refused comes last: what else was said is done
+            kept = f" ({'the due dates are' if due else 'the rest is'} set)" if due or arguments.own_inputs else ""
+            if Path(ROSTER).exists():
+                raise CourseError(
+                    f"{ROSTER} is there already: `python -m graders roster FILE --force` replaces it{kept}"
+                )
+            try:
+                listed = roster_of(read_table(file))
+            except CourseError as error:
+                raise CourseError(f"{error}{kept}") from None
+            _write_text(Path(ROSTER), listed)
         missing = False
         seen = overview(course, records)
         for finding in findings(course, records, seen):
@@ -716,19 +724,20 @@ def _scores(arguments: argparse.Namespace) -> int:
         from graders.classroom.course import Course
         from graders.classroom.gradebook import Records
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
+        only = course.find(arguments.set) if arguments.set else ""
         if arguments.json:
             from graders.classroom.asdata import scores
 
-            _print_json(scores(records, arguments.why))
+            _print_json(scores(records, arguments.why, only))
             return 0
-        rows, most = records.scores()
+        rows, most = records.scores(only)
         if arguments.csv:
             print(report.as_csv(rows, most), end="")
             return 0
-        if not rows:
-            raise CourseError("nothing has been graded yet: run `python -m graders grade SET`")
+        if not rows or (only and only not in most):
+            raise CourseError(f"nothing has been graded yet: run `python -m graders grade {only or 'SET'}`")
         print(report.table(rows, most))
-        if notes := records.notes():
+        if notes := records.notes(only):
             print("", *notes, sep="\n")
         if arguments.why:
             print()

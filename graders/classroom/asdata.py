@@ -53,9 +53,9 @@ def graded(
     return document("grade", set=assignment, seed=seed, points=most[assignment], submissions=submissions)
 
 
-def scores(records: Records, why: bool) -> dict[str, Any]:
-    """Return the scores of the class, and with `why` what each lost point was lost by."""
-    rows, most = records.scores()
+def scores(records: Records, why: bool, only: str = "") -> dict[str, Any]:
+    """Return the scores of the class, of one set or of all, and with `why` what each lost point was lost by."""
+    rows, most = records.scores(only)
     students = [
         {
             "student": one_line(student, TEXT),
@@ -64,6 +64,6 @@ def scores(records: Records, why: bool) -> dict[str, Any]:
         }
         for student in sorted(rows)
     ]
-    notes = [one_line(note, TEXT) for note in records.notes()]
+    notes = [one_line(note, TEXT) for note in records.notes(only)]
     lost = [asdict(one) for one in records.every_lost(rows)] if why else None
     return document("scores", points=most, students=students, notes=notes, lost=lost)

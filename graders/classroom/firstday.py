@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
 from graders.classroom.gradebook import Records
+from graders.classroom.gradefile import read_table, roster_of
 from graders.classroom.overview import Overview, shown
 from graders.classroom.roster import ROSTER
 from graders.classroom.seeds import SECRET
@@ -182,8 +183,8 @@ def ask(course: Course) -> tuple[str, list[str]]:
     """Ask on the terminal for what no flag has said; return the platform's file ("" for none) and due dates."""
     sys.stdout.write("Press Enter to leave one out; each can be set later.\n")
     file = "" if (course.root / ROSTER).exists() else input("Gradebook file of your learning platform (CSV): ").strip()
-    while file and not Path(file).expanduser().is_file():
-        file = input(f"There is no file {printable(file, 80)}. Gradebook file: ").strip()
+    while file and (refused := _refused(Path(file).expanduser())):
+        file = input(f"{refused}\nGradebook file: ").strip()
     dates = input("Due dates in UTC, as relu=2026-03-01T12:00, with blanks between several: ").split()
     while dates:
         try:
@@ -192,6 +193,17 @@ def ask(course: Course) -> tuple[str, list[str]]:
         except CourseError as error:
             dates = input(f"{printable(error, 300)}\nDue dates: ").split()
     return file, dates
+
+
+def _refused(path: Path) -> str:
+    """Return why a file cannot be made into the list of students; "" where it can."""
+    if not path.is_file():
+        return f"There is no file {printable(path, 80)}."
+    try:
+        roster_of(read_table(path))
+    except CourseError as error:
+        return printable(error, 500)
+    return ""
 
 
 def next_steps(course: Course, seen: Overview) -> list[str]:
@@ -204,5 +216,5 @@ def next_steps(course: Course, seen: Overview) -> list[str]:
             f"  python -m graders grade {first}",
             f"  python -m graders feedback {first}",
         ]
-    left = [row.name for row in seen.sets if row.handed_in > row.graded]
+    left = [row.name for row in seen.sets if row.waiting]
     return [f"Next: python -m graders grade {left[0]}"] if left else ["Next: python -m graders scores"]

@@ -33,6 +33,7 @@ from graders.classroom.graded import (
 from graders.classroom.held import Cell, Held
 from graders.classroom.mark import Mark
 from graders.classroom.nbgrader_steps import Grades, save_grades
+from graders.classroom.points import worth
 from graders.classroom.released import Released, originals
 from graders.classroom.report import Lost, checks_of
 from graders.classroom.submission import STUDY, TOLD, Prepared, Submission, not_read
@@ -247,14 +248,19 @@ class Records:
         return problems if same else problems + self._by_hand(submission)
 
     def _by_hand(self, submission: Submission) -> list[Problem]:
-        """Return a problem for each score that a person gave an earlier file, and that still counts."""
+        """Return a problem for each score, and extra credit, that a person gave an earlier file and that still counts."""
         found = []
         with self._reading() as gradebook:
             for notebook in gradebook.find_submission(submission.assignment, submission.student).notebooks:
                 for grade in notebook.grades:
-                    manual, auto = grade.manual_score, grade.auto_score
+                    manual, auto, extra = grade.manual_score, grade.auto_score, grade.extra_credit
+                    kept = []
                     if manual is not None and auto is not None and manual != auto:
-                        what = f"cell {grade.name} keeps the score given by hand, {manual:g} (the checks say {auto:g})"
+                        kept.append(f"the score given by hand, {manual:g} (the checks say {auto:g})")
+                    if extra:
+                        kept.append(f"{extra:g} points of extra credit")
+                    if kept:
+                        what = f"cell {grade.name} keeps {' and '.join(kept)}"
                         remedy = "It was given for an earlier file: look at it in the formgrader."
                         found.append(Problem(Code.SCORE_BY_HAND, f"{notebook.name}.ipynb", what, remedy))
         return found
@@ -406,13 +412,17 @@ class Records:
         """Return a submission's notebook after grading."""
         return notebook_in(self.course.autograded(submission) / f"{name}.ipynb")
 
-    def scores(self) -> tuple[dict[str, dict[str, float | None]], dict[str, float]]:
+    def scores(self, only: str = "") -> tuple[dict[str, dict[str, float | None]], dict[str, float]]:
         """Return the score by student and assignment (None: not graded), and what each assignment is worth.
 
         What the gradebook holds counts, wherever it was graded; a late penalty is taken off, as in nbgrader's export.
+
+        Args:
+            only: of this set alone; "": of all that the gradebook knows.
         """
         with self._reading() as gradebook:
-            most = {a.name: a.max_score for a in sorted(gradebook.assignments, key=lambda a: a.name)}
+            sets = sorted((a for a in gradebook.assignments if only in ("", a.name)), key=lambda a: a.name)
+            most = {a.name: a.max_score or self._worth(a.name) for a in sets}
             rows: dict[str, dict[str, float | None]] = {student.id: {} for student in gradebook.students}
             for assignment in most:
                 there = self.course.students(assignment)
@@ -425,11 +435,19 @@ class Records:
                     rows[row.student_id][assignment] = _score(row, unscored)
         return rows, most
 
-    def notes(self) -> list[str]:
+    def _worth(self, assignment: str) -> float:
+        """Return the points of a set that has a date in the gradebook, and no cells yet."""
+        source = self.course.source(assignment)
+        paths = [source / f"{name}.ipynb" for name in self.course.notebooks(assignment)]
+        return sum(worth(json.loads(path.read_text(encoding="utf-8"))) for path in paths)
+
+    def notes(self, only: str = "") -> list[str]:
         """Return what a person should know of the scores: late penalties, cells that wait for a score by hand."""
         found = []
         with self._reading() as gradebook:
             for assignment in sorted(gradebook.assignments, key=lambda a: a.name):
+                if only not in ("", assignment.name):
+                    continue
                 unscored = _unscored(gradebook, assignment.name)
                 for row in sorted(gradebook.assignment_submissions(assignment.name), key=lambda row: row.student_id):
                     if row.late_submission_penalty and _score(row, unscored) is not None:

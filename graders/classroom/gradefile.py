@@ -15,6 +15,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from graders.classroom.errors import CourseError
@@ -103,6 +104,7 @@ class Table:
         rows: those below it.
         delimiter, ending: what separates fields, and what ends lines.
         mark: whether a byte-order mark stands in front.
+        written: the rows, the header first, each field as the file has it, quotes and all.
     """
 
     form: Form
@@ -111,12 +113,22 @@ class Table:
     delimiter: str
     ending: str
     mark: bool
+    written: list[list[str]]
 
     def text(self) -> str:
-        """Return the file's text."""
-        out = io.StringIO()
-        csv.writer(out, delimiter=self.delimiter, lineterminator=self.ending).writerows([self.header, *self.rows])
-        return ("\ufeff" if self.mark else "") + out.getvalue()
+        """Return the file's text, what has not changed as it was written."""
+        rows = [self.header, *self.rows]
+        lines = [self._line(row, written) for row, written in zip(rows, self.written, strict=True)]
+        return ("\ufeff" if self.mark else "") + "".join(lines)
+
+    def _line(self, row: Sequence[str], written: Sequence[str]) -> str:
+        fields = []
+        for value, before in zip_longest(row, written):
+            kept = before is not None and _value(before).strip() == value.strip()
+            quoted = (before or "").startswith('"') or any(mark in value for mark in (self.delimiter, '"', "\r", "\n"))
+            doubled = value.replace('"', '""')
+            fields.append(before if kept else f'"{doubled}"' if quoted else value)
+        return self.delimiter.join(fields) + self.ending
 
     def places(self, names: Iterable[str]) -> list[int]:
         """Return where columns stand, of those that are there."""
@@ -165,6 +177,26 @@ class Filled:
     lines: tuple[str, ...]
 
 
+def _value(field: str) -> str:
+    """Return what a field of a file says: one in quotes without them."""
+    return field[1:-1].replace('""', '"') if field.startswith('"') else field
+
+
+def _as_written(text: str, delimiter: str, rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the fields of a file with their quotes, row by row; as few quotes as it takes where they are odd ones."""
+    field = re.compile(rf'("(?:[^"]|"")*"|[^{re.escape(delimiter)}\r\n"]*)({re.escape(delimiter)}|\r\n|\n|\r|\Z)')
+    found: list[list[str]] = [[]]
+    at = 0
+    while at < len(text) and (match := field.match(text, at)):
+        found[-1].append(match[1])
+        at = match.end()
+        if match[2] != delimiter:
+            found.append([])
+    found = found if found[-1] else found[:-1]
+    same = [[_value(one) for one in row] for row in found] == [list(row) or [""] for row in rows]
+    return found if at == len(text) and same else [[] for row in rows]
+
+
 def read_table(path: Path) -> Table:
     """Read a platform's file.
 
@@ -198,7 +230,8 @@ def read_table(path: Path) -> Table:
             f"{path} has the columns of no gradebook that is known ({printable(', '.join(header), 200)}): {remedy}"
         )
     wide = [row + [""] * (len(header) - len(row)) for row in rows[1:]]
-    return Table(form, header, wide, delimiter, "\r\n" if first.endswith("\r") else "\n", mark)
+    ending = "\r\n" if first.endswith("\r") else "\n"
+    return Table(form, header, wide, delimiter, ending, mark, _as_written(text, delimiter, rows))
 
 
 def _column(name: str) -> str:
@@ -269,12 +302,14 @@ def fill(
 
 def _enter(row: list[str], place: int, score: float) -> str:
     """Put a score into its cell; return what that was."""
-    before, row[place] = row[place].strip(), f"{score:g}"
+    before = row[place].strip()
     try:
-        same = before != "" and float(before.replace(",", ".")) == float(row[place])
+        if before and float(before.replace(",", ".")) == float(f"{score:g}"):
+            return "same"  # as the platform writes it, 12.50
     except ValueError:  # "-", "EX": the platform's own words
-        same = False
-    return "same" if same else "changed" if before not in ("", "-") else "new"
+        pass
+    row[place] = f"{score:g}"
+    return "changed" if before not in ("", "-") else "new"
 
 
 def _place(table: Table, assignment: str, column: str) -> int:

@@ -18,7 +18,7 @@ class LatePolicy(LateSubmissionPlugin):
     penalty_method = Enum(
         ("none", "zero", "daily"),
         default_value="none",
-        help="What a late hand-in loses. none: nothing. zero: everything. daily: something for each day that has begun.",
+        help="What a late hand-in loses. none: nothing. zero: everything. daily: so much for each day that has begun.",
     ).tag(config=True)
     points_a_day = Float(
         0.0, min=0.0, help="With daily: points that each day costs, whatever the hand-in has earned."

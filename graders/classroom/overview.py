@@ -19,16 +19,22 @@ class SetRow:
     Args:
         name: the set.
         due: in UTC without a zone; None: no date.
-        handed_in, graded, late: how many.
+        handed_in, late: how many.
+        waiting: who handed in and is not graded.
         extended: a word on each extension.
     """
 
     name: str
     due: datetime | None
     handed_in: int
-    graded: int
+    waiting: tuple[str, ...]
     late: int
     extended: tuple[str, ...]
+
+    @property
+    def graded(self) -> int:
+        """How many of those handed in are graded."""
+        return self.handed_in - len(self.waiting)
 
 
 @dataclass(frozen=True)
@@ -73,9 +79,9 @@ class Overview:
         if self.listed is not None and self.seen and (silent := sorted(self.listed - self.seen)):
             found.append(f"in the list, and nothing handed in so far: {_some(silent)}")
         for row in self.sets:
-            if row.handed_in > row.graded:
-                more = row.handed_in - row.graded
-                found.append(f"{row.name}: {more} handed in and not graded: `python -m graders grade {row.name}`")
+            if row.waiting:
+                said = f"{len(row.waiting)} handed in and not graded ({_some(row.waiting)})"
+                found.append(f"{row.name}: {said}: `python -m graders grade {row.name}` grades them, or says why")
         return found
 
 
@@ -96,10 +102,10 @@ def overview(course: Course, records: Records) -> Overview:
         times = records.times(name) if name in known else {}
         late = sum(bool(when and due and when > due) for when, due in times.values())
         extended = records.extensions(name) if name in known else {}
-        graded = sum(scores.get(student, {}).get(name) is not None for student in handed_in)
+        waiting = tuple(sorted(s for s in handed_in if scores.get(s, {}).get(name) is None))
         words = tuple(f"{printable(student, 60)} {length_of(more)}" for student, more in sorted(extended.items()))
         due = records.due(name) if name in known else None
-        rows.append(SetRow(name, due, len(handed_in), graded, late, words))
+        rows.append(SetRow(name, due, len(handed_in), waiting, late, words))
     return Overview(frozenset(roster.ids) if roster else None, frozenset(seen), tuple(rows))
 
 

@@ -8,6 +8,12 @@ from typing import Any
 GRADE = re.compile(r'^grade\("(\w+)", "(\w+)", "(\w+)"', re.MULTILINE)  # as tools/grade_cells.py writes it
 
 
+def worth(notebook: Mapping[str, Any]) -> float:
+    """Return the points of a set's notebook, by its grade cells."""
+    metas = [cell["metadata"].get("nbgrader") or {} for cell in notebook["cells"]]
+    return float(sum(meta.get("points", 0) for meta in metas if meta.get("grade")))
+
+
 def differing(notebook: Mapping[str, Any]) -> Iterator[str]:
     """Yield one line on each grade cell whose points are not those of its check.
 

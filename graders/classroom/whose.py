@@ -231,9 +231,10 @@ def _student(one: _Found, course: Class) -> str:
         return _No(f"{called} is Gradescope's number of a hand-in, and names nobody. {remedy}")
     if course.platform not in (None, FOLDERS) and not one.signed:
         title, example = PLATFORMS[course.platform].title, PLATFORMS[course.platform].example
-        return _No(
-            f"its {what} is not named as {title} names one ({example}). Collect it without --from {course.platform}"
-        )
+        key = next(filter(None, map(platform_of, (*one.place[-1:], *one.inside, one.file.rpartition("/")[2]))), None)
+        other = f"{PLATFORMS[key].title} names it so: collect it with --from {key}" if key else ""
+        remedy = other or f"Collect it without --from {course.platform}"
+        return _No(f"its {what} is not named as {title} names one ({example}). {remedy}")
     if not called:
         remedy = f"Put it into a folder NAME/, or rename {'it' if one.loose else f'the {what}'} to "
         renamed = _called("NAME", one.notebook) if one.loose else "NAME.zip" if one.packed else "NAME"

@@ -81,7 +81,7 @@ class Lab:
     def open(self, path: str) -> None:
         """Open a notebook in a fresh workspace, and wait until its kernel is there.
 
-        JupyterLab says "idle" before it has asked for a kernel, and drops what is run then; the kernel's name comes later.
+        JupyterLab says "idle" before it has a kernel, and drops what is run then; the kernel's name comes later.
         """
         self.page.goto(f"{self.address}/lab/tree/{quote(path)}?reset")
         expect(self.page.locator(".jp-Notebook .jp-Cell").first).to_be_visible(timeout=PATIENCE * 1000)

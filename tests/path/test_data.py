@@ -37,6 +37,10 @@ def test_what_is_graded_and_the_scores_as_data(tmp_path, here) -> None:
     assert code == 0 and not faults(json.loads(out))
     assert (lost["student"], lost["check"], lost["earned"], lost["points"]) == ("ben", "triple value", 0.0, 2.0)
 
+    assert here(root, "scores", "tiny", "--json")[1] == here(root, "scores", "--json")[1]  # it is the only set
+    code, out, err = here(root, "scores", "large")
+    assert code == 2 and "there is no set 'large'" in err
+
     code, out, err = here(root, "grade", "tiny", "--json")  # what is kept has its verdicts as well
     assert not faults(json.loads(out)) and json.loads(out)["submissions"][0] == ada
     code, out, err = here(root, "grade", "tiny")  # and afterwards stdout is for people again

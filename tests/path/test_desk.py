@@ -153,6 +153,12 @@ def test_a_score_given_by_hand_is_named_when_it_outlives_its_file(root, here):
     assert code == 1 and "cell test_triple_value keeps the score given by hand, 0.5 (the checks say 2)." in err
     assert score(root) == 4.5
     assert here(root, "grade", "tiny")[2] == ""
+    with sqlite3.connect(root / "gradebook.db") as database:
+        query = "UPDATE grade SET extra_credit = 1.5 WHERE cell_id = (SELECT id FROM base_cell WHERE name = ?)"
+        database.execute(query, ("test_double_type",))
+    hand_in(root, "ada", **RIGHT | {"double": DOUBLE + "  # again"})
+    err = here(root, "grade", "tiny")[2]
+    assert "cell test_double_type keeps 1.5 points of extra credit. It was given for an earlier file" in err
 
 
 def test_cells_graded_by_hand_wait_for_a_score(root, here):

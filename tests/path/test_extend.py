@@ -150,8 +150,10 @@ c.LatePolicy.days_at_most = 3
 
 @pytest.mark.parametrize(
     ("late", "left"),
-    [(1, 16), (15 * 60, 16), (15 * 60 + 1, 14.4), (DAY, 14.4), (DAY + 15 * 60, 14.4)]
-    + [(DAY + HOUR, 12.8), (3 * DAY, 11.2), (3 * DAY + HOUR, 0)],
+    [
+        *((1, 16), (15 * 60, 16), (15 * 60 + 1, 14.4), (DAY, 14.4), (DAY + 15 * 60, 14.4)),
+        *((DAY + HOUR, 12.8), (3 * DAY, 11.2), (3 * DAY + HOUR, 0)),
+    ],
 )
 def test_a_day_that_has_begun_takes_its_part(late, left):
     policy = LatePolicy(penalty_method="daily", percent_a_day=10, minutes_of_grace=15, days_at_most=3)

@@ -55,8 +55,16 @@ def test_from_an_empty_folder_to_a_class(course, here, run):
     code, out, err = here(course, "init", "--roster", "../moodle.csv", "--due", "tiny=2026-03-01T13:00+01:00")
     assert (code, err) == (0, "") and states(out)["students"] == states(out)["due dates"] == "ok"
     assert "ok       due dates: 01_tiny 2026-03-01 12:00 UTC\n" in out and "2 in the list" in out
-    code, _, err = here(course, "init", "--roster", "../moodle.csv")
-    assert code == 2 and "students.csv is there already" in err
+    code, _, err = here(course, "init", "--roster", "../moodle.csv", "--due", "tiny=2026-03-02T12:00")
+    assert code == 2 and "students.csv is there already" in err and err.endswith("(the due dates are set)\n")
+    assert "2026-03-02 12:00 UTC" in here(course, "class")[1], "what else was said is done"
+    (course / "students.csv").rename(course / "kept.csv")
+    code, _, err = here(course, "init", "--roster", "kept.csv", "--due", "tiny=2026-03-01T12:00")
+    assert code == 2 and "is a list of students already" in err and err.endswith("(the due dates are set)\n")
+    (course / "kept.csv").rename(course / "students.csv")
+    assert here(course, "init", "--due", "tiny=2026-03-01T12:00")[0] == 0
+    out = here(course, "scores", "--csv")[1]
+    assert out == "student,01_tiny,total\n" and here(course, "scores")[0] == 2, "a date alone is no score"
 
     for student, when in (("ada", "2026-03-01 10:00:00 UTC"), ("zoe", "2026-03-02 10:00:00 UTC")):
         folder = hand_in(course, student, **RIGHT).parent
@@ -66,7 +74,7 @@ def test_from_an_empty_folder_to_a_class(course, here, run):
     assert err.splitlines() == [
         "handed in, and not in the list: zoe",
         "in the list, and nothing handed in so far: ben",
-        "01_tiny: 2 handed in and not graded: `python -m graders grade 01_tiny`",
+        "01_tiny: 2 handed in and not graded (ada, zoe): `python -m graders grade 01_tiny` grades them, or says why",
     ]
     assert here(course, "grade", "tiny")[0] == 0
     here(course, "extend", "tiny", "ben", "+1d12h")
@@ -133,6 +141,7 @@ def test_what_is_refused_changes_nothing(course, here, arguments, message):
 def test_on_a_terminal_it_asks(course):
     """Through a pseudo-terminal, as a person types."""
     (course.parent / "moodle.csv").write_text(MOODLE)
+    (course / "tiny.csv").write_text("name,points\n")
     master, slave = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "graders", "init"],
@@ -143,7 +152,7 @@ def test_on_a_terminal_it_asks(course):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     os.close(slave)
-    os.write(master, b"y\n../moodle.csv\ntiny=soon\ntiny=2026-03-01T12:00\n")
+    os.write(master, b"y\ntiny.csv\n../moodle.csv\ntiny=soon\ntiny=2026-03-01T12:00\n")
     said = b""
     while True:
         try:
@@ -155,7 +164,8 @@ def test_on_a_terminal_it_asks(course):
         said += part
     os.close(master)
     assert process.wait(60) == 0, said.decode()
-    assert b"There is no file y." in said and b"soon is not a date" in said
+    for line in (b"There is no file y.", b"has the columns of no gradebook", b"soon is not a date"):
+        assert line in said
     assert "Gradebook file of your learning platform (CSV)" in said.decode() and b"2 in the list" in said
     assert (course / "students.csv").read_text().splitlines()[1].startswith("ada,Ada,Lovelace,ada@x.edu")
 

@@ -75,10 +75,37 @@ def test_a_column_is_filled_and_all_else_stays(file, platform):
     for old, new in zip(before.rows, after.rows, strict=True):
         assert [*old[:place], *old[place + 1 :]] == [*new[:place], *new[place + 1 :]]
     found = [row[place] for row in after.people()]
-    assert found[:3] == ["20", "12.5", "7"]
+    assert list(map(float, found[:3])) == [20, 12.5, 7]
     assert found[3] == before.people()[3][place]  # not graded: as it was
     again = fill(after, SET, SCORES, 20.0, Roster(PEOPLE))
     assert (again.new, again.changed, again.same) == (0, 0, 3) and again.text == filled.text
+
+
+@pytest.mark.parametrize("platform", FILES)
+@pytest.mark.parametrize("quoted", [False, True])
+def test_nothing_but_the_scores_is_written_otherwise(file, platform, quoted):
+    """Quotes, blanks and line ends stay as the platform wrote them, also where it quotes what need not be."""
+    text = FILES[platform]
+    if quoted:
+        rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))
+        out = io.StringIO()
+        csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\r\n").writerows(rows)
+        text = out.getvalue()
+    filled = fill(read_table(file(text)), SET, SCORES, 20.0, Roster(PEOPLE))
+    old, new = text.splitlines(keepends=True), filled.text.splitlines(keepends=True)
+    assert sum(a != b for a, b in zip(old, new, strict=True)) == filled.new + filled.changed
+    mark = '"' if quoted else ""
+    assert len([line for line in new if f",{mark}20{mark}," in line]) >= 1
+    assert filled.text.count('"') == text.count('"')
+    fill(table := read_table(file(text)), SET, {}, 20.0, Roster(PEOPLE))
+    assert table.text() == text
+
+
+def test_odd_quotes_and_empty_lines_are_read_all_the_same(file):
+    odd = MOODLE.replace("Ada,Byron,", 'A"d"a,Byron,', 1) + "\n"
+    filled = fill(read_table(file(odd)), SET, SCORES, 20.0, Roster(PEOPLE))
+    assert filled.text.splitlines()[0] == MOODLE.splitlines()[0]
+    assert [row[6] for row in read_table(file(filled.text)).people()][:3] == ["20", "12.50", "7"]
 
 
 def test_canvas_is_read_as_it_is_written(file):
@@ -97,7 +124,8 @@ def test_two_people_of_one_name_are_asked_for_and_not_guessed(file, platform):
     place = fill(table, SET, {}, 20.0, Roster(bare)).column
     before = [row[table.header.index(place)] for row in table.people()]
     filled = fill(table, SET, scores, 20.0, Roster(bare))
-    assert [row[table.header.index(place)] for row in table.people()] == ["20", "12.5", *before[2:]]
+    found = [row[table.header.index(place)] for row in table.people()]
+    assert found[:1] + found[2:] == ["20", *before[2:]] and float(found[1]) == 12.5
     assert filled.lines == (
         *2 * ["Kim Roe may be any of x-kim1, x-kim2: put their numbers into students.csv."],
         "x-kim1 has 7 and no row in the file: enter it by hand.",

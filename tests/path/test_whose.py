@@ -181,6 +181,15 @@ def test_another_platforms_names_are_refused():
     assert not got and "is not named as Canvas names one (doejane_12345_678901_relu.ipynb)" in lines[0]
 
 
+def test_a_download_that_another_platform_wrote_says_whose_it_is(root, drop, here):
+    """The first line leads to the command that works, and not back to the one before."""
+    with zipfile.ZipFile(drop / "all.zip", "w") as archive:
+        archive.write(root / TINY, "doejane_12345_678901_tiny.ipynb")
+    code, _, err = here(root, "collect", "tiny", str(drop / "all.zip"), "--from", "moodle")
+    assert code == 1 and "Canvas names it so: collect it with --from canvas" in err
+    assert here(root, "collect", "tiny", str(drop / "all.zip"), "--from", "canvas")[1].endswith("(doejane)\n")
+
+
 def test_gradescope_s_numbers_are_nobody_without_a_roster():
     for name in (f"submission_1001/{TINY}", "submission_1001_tiny.ipynb"):
         got, lines = whose([name], "01_tiny", ["tiny"], set())
