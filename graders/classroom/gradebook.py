@@ -248,7 +248,7 @@ class Records:
         return problems if same else problems + self._by_hand(submission)
 
     def _by_hand(self, submission: Submission) -> list[Problem]:
-        """Return a problem for each score, and extra credit, that a person gave an earlier file and that still counts."""
+        """Return a problem for each score or extra point that a person gave an earlier file and that still counts."""
         found = []
         with self._reading() as gradebook:
             for notebook in gradebook.find_submission(submission.assignment, submission.student).notebooks:

@@ -81,7 +81,7 @@ class Overview:
         for row in self.sets:
             if row.waiting:
                 said = f"{len(row.waiting)} handed in and not graded ({_some(row.waiting)})"
-                found.append(f"{row.name}: {said}: `python -m graders grade {row.name}` grades them, or says why")
+                found.append(f"{row.name}: {said}: `python -m graders grade {row.name}` grades them or says why not")
         return found
 
 

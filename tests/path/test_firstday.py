@@ -74,7 +74,7 @@ def test_from_an_empty_folder_to_a_class(course, here, run):
     assert err.splitlines() == [
         "handed in, and not in the list: zoe",
         "in the list, and nothing handed in so far: ben",
-        "01_tiny: 2 handed in and not graded (ada, zoe): `python -m graders grade 01_tiny` grades them, or says why",
+        "01_tiny: 2 handed in and not graded (ada, zoe): `python -m graders grade 01_tiny` grades them or says why not",
     ]
     assert here(course, "grade", "tiny")[0] == 0
     here(course, "extend", "tiny", "ben", "+1d12h")
