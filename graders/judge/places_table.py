@@ -68,6 +68,7 @@ DETACH = "03_ste: Stop-gradient, and the `detach` form"
 NUMBER = "05_clipped_relu: A bound that is a number"
 GATES = "06_linear: Gates, and a parameter that learns"
 SHIFT = "07_logsumexp: Shift by the maximum"
+STREAMED = "07_logsumexp: The backward, piece by piece"
 FUSED = "09_checkpointing: A linear layer and its activation, fused"
 TILE = "10_flash_attention: The forward, one tile at a time"
 
@@ -194,6 +195,12 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
         "extremes": SHIFT,
         "infinities": "LogSumExp1d.no_guard",
         "one_pass": "07_logsumexp: In pieces",
+    },
+    "StreamedSoftmax": {
+        "value": "07_logsumexp: In pieces",
+        "gradient": STREAMED,
+        "second_order": "07_logsumexp: Any order",
+        "memory": STREAMED,
     },
     "CrossEntropy": _four(
         "07_logsumexp: Cross-entropy",
@@ -423,6 +430,10 @@ RUN = {  # by mistake, or by task and mistake: the page that runs this very mist
     "LogSumExp.no_shift": NO_SHIFT,
     "LogSumExp.saves_copy_of_output": 'errata: "Forward has the softmax anyway, so save it"',
     "LogSumExp.returns_its_input": "ScaleGradient.returns_its_input",
+    "StreamedSoftmax.no_shift": NO_SHIFT,
+    "StreamedSoftmax.lse_rounded": 'errata: "exp(x - logsumexp(x)) is the softmax"',
+    "StreamedSoftmax.saves_copy_of_output": 'errata: "Forward has the softmax anyway, so save it"',
+    "StreamedSoftmax.kept_as_attribute": 'errata: "An output may hang on ctx as well as an input"',
     "CrossEntropy.no_shift": NO_SHIFT,
     "CrossEntropy.logarithm_of_softmax": 'errata: "log(softmax(x)) and log_softmax(x) are the same"',
     "CrossEntropy.probability_clamped": 'errata: "Add 1e-9 inside the logarithm"',
@@ -579,6 +590,12 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "shift_of_everything": SHIFT,
     "LogSumExp.no_shift_in_backward": "07_logsumexp: The gradient is the softmax",
     "CrossEntropy.no_shift_in_backward": "07_logsumexp: The gradient is the softmax",
+    "StreamedSoftmax.first_maximum_kept": SHIFT,
+    "StreamedSoftmax.maximum_of_the_piece": SHIFT,
+    "StreamedSoftmax.epsilon_in_denominator": 'errata: "Add 1e-9 inside the logarithm"',
+    "StreamedSoftmax.gradient_for_size": NO_TENSOR,
+    "StreamedSoftmax.writes_into_input": IN_PLACE,
+    "StreamedSoftmax.input_kept": SAVE,
     "LogSumExp.writes_into_input": IN_PLACE,
     "CrossEntropy.writes_into_logits": IN_PLACE,
     "CrossEntropy.changes_softmax_in_place": "a_errors: A saved tensor was changed in place",

@@ -1,4 +1,4 @@
-"""Set 07: LogSumExp, online_logsumexp, CrossEntropy; and the chapter's LogSumExp1d, SoftCrossEntropy."""
+"""Set 07: LogSumExp, online_logsumexp, StreamedSoftmax, CrossEntropy; and the chapter's LogSumExp1d, SoftCrossEntropy."""
 
 from graders.sets import found
 

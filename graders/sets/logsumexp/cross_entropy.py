@@ -25,7 +25,7 @@ from graders.sets.logsumexp.common import (
     second_order,
 )
 
-PLACE = 3
+PLACE = 4
 TARGET = torch.tensor([0, 2, 1, 1])
 PAIR = torch.tensor([2, 0])
 LOSSES = (  # of torch that end in the logarithm of a probability
@@ -124,7 +124,7 @@ task = Task(
             looks=(*VALUE, look.allowed),
         ),
         gradient(
-            2,
+            1,
             about="the gradient equals torch's for any upstream gradient, and gradcheck passes",
             why="Backward returns (p - y) / N times the upstream gradient, p the softmax of a row, y 1 at its target.",
             cases=lambda d: [

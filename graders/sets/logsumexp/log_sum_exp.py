@@ -136,7 +136,7 @@ task = Task(
         ),
         Check(
             "dims",
-            2,
+            1,
             about="dim an int or a tuple, negative too, keepdim in every way: value, shape and gradient",
             why="An axis that was reduced has to come back where it was before anything can be subtracted from x.",
             cases=_dims,
@@ -174,7 +174,7 @@ task = Task(
             looks=(*BOTH, look.allowed),
         ),
         second_order(
-            2,
+            1,
             about="the gradient can be differentiated again, by x and by the upstream gradient",
             why="The Hessian of a row is diag(p) - p p^T, p its softmax. What backward detaches, or makes a number "
             "of, is missing.",
