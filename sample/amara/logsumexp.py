@@ -46,6 +46,42 @@ def online_logsumexp(chunks):
     top, total = reduce(merge, map(state, chunks))
     return top + torch.log(total)
 
+# %% StreamedSoftmax
+class StreamedSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(x, size):
+        top = total = None
+        for piece in x.split(size, dim=-1):
+            new = piece.amax(-1, keepdim=True)
+            new = new if top is None else torch.maximum(top, new)
+            shift = torch.where(new.isinf(), 0, new)
+            old = 0 if top is None else total * torch.exp(top - shift)
+            top, total = new, old + torch.exp(piece - shift).sum(-1, keepdim=True)
+        y = torch.empty_like(x)
+        for at in StreamedSoftmax.pieces(x, size):
+            # not exp(x - lse): a large lse is rounded, top is not
+            y[..., at] = torch.exp(x[..., at] - top) / total
+        return y
+
+    @staticmethod
+    def pieces(x, size):
+        return [slice(i, i + size) for i in range(0, x.shape[-1], size)]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.size = inputs[1]
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (p,) = ctx.saved_tensors
+        pieces = StreamedSoftmax.pieces(p, ctx.size)
+        d = sum((p[..., at] * grad_output[..., at]).sum(-1, keepdim=True) for at in pieces)
+        grad = torch.empty_like(p)
+        for at in pieces:
+            grad[..., at] = p[..., at] * (grad_output[..., at] - d)
+        return grad, None
+
 # %% CrossEntropy
 class CrossEntropy(torch.autograd.Function):
     @staticmethod

@@ -38,6 +38,43 @@ def online_logsumexp(chunks):
         m, s = new, old + (chunk - new).exp().sum()
     return m + s.log()
 
+# %% StreamedSoftmax
+class StreamedSoftmax(torch.autograd.Function):
+    """One pass for logsumexp of each row, a second one for exp(x - logsumexp)."""
+
+    @staticmethod
+    def forward(x, size):
+        m, s = None, None
+        for piece in x.split(size, dim=-1):
+            top = piece.amax(-1, keepdim=True)
+            new = top if m is None else torch.maximum(m, top)
+            shift = new.masked_fill(new == -inf, 0)
+            old = 0 if m is None else s * (m - shift).exp()
+            m, s = new, old + (piece - shift).exp().sum(-1, keepdim=True)
+        lse = m + s.log()
+        out = torch.empty_like(x)
+        for i in range(0, x.shape[-1], size):
+            out[..., i:i + size] = (x[..., i:i + size] - lse).exp()
+        return out
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.size = inputs
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, g):
+        (p,) = ctx.saved_tensors
+        size, n = ctx.size, p.shape[-1]
+        # all of D before the first piece's gradient
+        d = 0
+        for i in range(0, n, size):
+            d = d + (p[..., i:i + size] * g[..., i:i + size]).sum(-1, keepdim=True)
+        out = torch.empty_like(p)
+        for i in range(0, n, size):
+            out[..., i:i + size] = p[..., i:i + size] * (g[..., i:i + size] - d)
+        return out, None
+
 # %% CrossEntropy
 class CrossEntropy(torch.autograd.Function):
     """Mean of logsumexp(row) - row[target]; softmax minus one-hot in backward."""

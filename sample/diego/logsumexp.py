@@ -36,6 +36,39 @@ def online_logsumexp(chunks):
         return m
     return m + s.log()
 
+# %% StreamedSoftmax
+class StreamedSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(x, size):
+        m = s = None
+        for c in x.split(size, -1):
+            new = c.amax(-1, keepdim=True)
+            if m is None:
+                m, s = torch.full_like(new, -inf), torch.zeros_like(new)
+            new = torch.maximum(m, new)
+            shift = new.masked_fill(new.isinf(), 0)
+            s = s * torch.exp(m - shift) + torch.exp(c - shift).sum(-1, keepdim=True)
+            m = new
+        y = torch.zeros_like(x)
+        for i in range(0, x.shape[-1], size):
+            y[..., i:i + size] = torch.exp(x[..., i:i + size] - m) / s
+        return y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.size = inputs
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        p, = ctx.saved_tensors
+        grad = torch.zeros_like(p)
+        for i in range(0, p.shape[-1], ctx.size):
+            # derivative of softmax is p (1 - p)
+            q = p[..., i:i + ctx.size]
+            grad[..., i:i + ctx.size] = q * (1 - q)
+        return grad, None
+
 # %% CrossEntropy
 class CrossEntropy(torch.autograd.Function):
     @staticmethod

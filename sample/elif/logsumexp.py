@@ -32,6 +32,31 @@ def online_logsumexp(chunks):
         m = m_new
     return m + torch.log(s)
 
+# %% StreamedSoftmax
+class StreamedSoftmax(Function):
+    @staticmethod
+    def forward(ctx, input, size):
+        m = None
+        for piece in input.split(size, -1):
+            m_new = piece.amax(-1, keepdim=True)
+            if m is not None:
+                m_new = torch.maximum(m, m_new)
+            shift = torch.where(torch.isinf(m_new), torch.zeros_like(m_new), m_new)
+            part = torch.exp(piece - shift).sum(-1, keepdim=True)
+            s = part if m is None else s * torch.exp(m - shift) + part
+            m = m_new
+        output = torch.cat([torch.exp(piece - m) / s for piece in input.split(size, -1)], -1)
+        ctx.save_for_backward(output)
+        ctx.size = size
+        return output
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        output, = ctx.saved_tensors
+        pairs = list(zip(output.split(ctx.size, -1), grad_output.split(ctx.size, -1)))
+        D = sum((p * v).sum(-1, keepdim=True) for p, v in pairs)
+        return torch.cat([p * (v - D) for p, v in pairs], -1), None
+
 # %% CrossEntropy
 class CrossEntropy(Function):
     @staticmethod

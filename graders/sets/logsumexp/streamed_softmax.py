@@ -107,7 +107,7 @@ task = Task(
         ),
         gradient(
             1,
-            about="the gradient equals torch's, whatever the size of the pieces, and gradcheck passes",
+            about="the gradient equals torch's for pieces of any size, and gradcheck passes",
             why="Each element of the gradient is p (v - D), and D is one number for a row, summed over all its pieces.",
             cases=lambda d: [
                 *_forms(d, order=1),
@@ -140,7 +140,7 @@ task = Task(
         Check(
             "memory",
             1,
-            about="each pass holds its result and little more, backward keeps the output alone, nothing of others changes",
+            about="a pass holds its result and little more, keeps the output alone, changes nothing",
             why="Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
             cases=lambda d: [
                 d.case("rows", moderate(d)(3, 5), 2, watch=WATCHED, between=(moderate(d)(3, 6), 4)),
@@ -630,6 +630,16 @@ def d_so_far(ctx, y, g):
 )
 def diagonal_alone(p, v, d):
     return p * (1 - p) * v
+
+
+@wrong.step(
+    "term",
+    "gradient",
+    "Your gradient is p (1 - p), which knows neither the upstream gradient nor the other outputs of the row. Both are in "
+    "p (v - D), where v is the upstream gradient and D the sum of p v over the row.",
+)
+def derivative_alone(p, v, d):
+    return p * (1 - p)
 
 
 @wrong.step(
