@@ -25,6 +25,7 @@ from graders.sets.logsumexp.common import (
 )
 
 PLACE = 3
+PIECES = 32  # of the row in which memory is looked at
 State = tuple[Tensor, Tensor]  # of each row: the maximum, and the sum of exponentials relative to it
 
 
@@ -75,8 +76,13 @@ def _far(d: Draw, order: int) -> list[Case]:
 def in_pieces(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Find a pass that holds much more than its result."""
     x, size = case.args
-    if "trace" not in case.watch or not isinstance(x, Tensor) or not isinstance(size, int) or x.shape[-1] < 64 * size:
-        return None  # of few pieces one is much
+    if (
+        "trace" not in case.watch
+        or not isinstance(x, Tensor)
+        or not isinstance(size, int)
+        or x.shape[-1] < PIECES * size
+    ):
+        return None  # of few pieces, one is much
     own = x.numel() * x.element_size()
     for where, seen in zip(("forward", "backward"), yours.peak, strict=False):
         if seen > 1.5 * own:
@@ -146,7 +152,7 @@ task = Task(
                 d.case("rows", moderate(d)(3, 5), 2, watch=WATCHED, between=(moderate(d)(3, 6), 4)),
                 d.case("float32", moderate(d)(2, 5, dtype=SINGLE), 3, watch=("state", "overwrite")),
                 d.case("one column", moderate(d)(2, 1), 1, watch=("overwrite",)),
-                d.case("64 pieces", moderate(d)(3, 256), 4, watch=("trace",)),
+                d.case("a row of 32 pieces", moderate(d)(1, 24 * PIECES), 24, watch=("trace",)),
             ],
             looks=(
                 *GRADIENT[:4],
@@ -622,6 +628,31 @@ def d_so_far(ctx, y, g):
     return grad, None
 
 
+@wrong.backward(
+    "gradient",
+    "Your backward takes n // size pieces, so a last one that is shorter gets no gradient, and its part of D is missing too. "
+    "Count the starts, range(0, n, size), or let split do it.",
+)
+def last_piece_dropped_in_backward(ctx, y, g):
+    pieces = [slice(i * ctx.size, (i + 1) * ctx.size) for i in range(y.shape[-1] // ctx.size)]
+    d = sum(Pieces.part(y[..., columns], g[..., columns]) for columns in pieces)
+    grad = torch.zeros_like(y)
+    for columns in pieces:
+        grad[..., columns] = Pieces.term(y[..., columns], g[..., columns], d)
+    return grad, None
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward splits the output and the upstream gradient along their first axis: that's what split(size) does by itself. "
+    "The pieces are columns, so say split(size, dim=-1).",
+)
+def split_over_dim_0_in_backward(ctx, y, g):
+    pairs = list(zip(y.split(ctx.size), g.split(ctx.size), strict=True))
+    d = sum(Pieces.part(p, v) for p, v in pairs)
+    return torch.cat([Pieces.term(p, v, d) for p, v in pairs]), None
+
+
 @wrong.step(
     "term",
     "gradient",
@@ -753,7 +784,18 @@ class input_kept(Pieces):
     @staticmethod
     def setup_context(ctx, inputs, output):
         x, ctx.size = inputs
-        ctx.save_for_backward(x, output)
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        y = Pieces.forward(x, ctx.size)
+        pieces = Pieces.cut(y, ctx.size)
+        d = sum(Pieces.part(y[..., columns], g[..., columns]) for columns in pieces)
+        grad = torch.zeros_like(y)
+        for columns in pieces:
+            grad[..., columns] = Pieces.term(y[..., columns], g[..., columns], d)
+        return grad, None
 
 
 @task.mistake(
