@@ -237,6 +237,9 @@ def batches() -> None:
     ruled = custom_vmap(lambda a: a**3)
     ruled.def_vmap(lambda size, batched, a: (100 + a, batched[0]))
     assert same(jax.vmap(ruled)(A), [101, 102])
+    raises(ValueError, jax.grad(ruled), 2.0)
+    wrapped = custom(lambda a: (ruled(a), a), lambda a, g: (3 * a**2 * g,), ruled)
+    assert same(jax.vmap(wrapped)(A), [101, 102]) and same(jax.vmap(jax.grad(wrapped))(A), [3, 12])
 
 
 def from_outside() -> None:
