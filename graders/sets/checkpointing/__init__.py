@@ -1,4 +1,4 @@
-"""Set 09: saved_bytes, FusedLinearReLU, checkpoint; and what the chapter shows in their place."""
+"""Set 09: saved_bytes, FusedLinearReLU, MixedLinear, checkpoint; and what the chapter shows in their place."""
 
 from graders.sets import found
 

@@ -14,7 +14,7 @@ from graders.judge.outside import Outside
 from graders.judge.task import DOUBLE, SINGLE, Check, Draw, Task
 from graders.sets.checkpointing.common import Surroundings, as_leaf, called
 
-PLACE = 3
+PLACE = 4
 RANDOM_STATE = 8192  # bytes that a checkpoint may keep beside the arguments: the state of the random stream is 5056
 TORCH_S_OWN = ("torch.utils.checkpoint._get_autocast_kwargs",)  # which every checkpoint of torch's calls
 
@@ -161,7 +161,7 @@ task = Task(
         ),
         Check(
             "parameters",
-            2,
+            1,
             about="the gradients of parameters that fn uses, also where no argument requires one",
             why="A checkpoint that reaches its arguments alone trains nothing inside it.",
             cases=lambda d: [

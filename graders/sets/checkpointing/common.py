@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 
 from graders.inside.records import Case, Record
 from graders.judge import looks as look
-from graders.judge.task import DOUBLE, Draw
+from graders.judge.task import DOUBLE, DTYPES, Draw
 
 
 def named(dtype: torch.dtype) -> str:
@@ -40,6 +41,39 @@ def layer(d: Draw, *shape: int, out: int = 4, dtype: torch.dtype = DOUBLE) -> tu
         mixed = before.numel() < 4 or ((before > 0).any() and (before < 0).any())
         if mixed and (before.abs() > 0.1).all():
             return x, weight, bias
+
+
+def layers(d: Draw, order: int = 1) -> list[Case]:
+    """Return cases of every dtype, leading dimensions of every kind, layouts, and sizes that are 1 or equal."""
+    shapes = {"a vector": (3,), "a batch of batches": (2, 2, 3), "no rows": (0, 3)}
+    cases = [d.case(f"{named(t)} input", *layer(d, 2, 3, dtype=t), order=order) for t in DTYPES[:3]]
+    cases += [d.case(name, *layer(d, *shape), order=order) for name, shape in shapes.items()]
+    cases += [d.case("one row, a square weight", *layer(d, 1, 3, out=3), order=order)]
+    cases += [d.case("one input, one output", *layer(d, 2, 1, out=1), order=order)]
+    x, weight, bias = layer(d, 2, 2, 3)
+    weight = weight.t().contiguous().t()
+    cases += [d.case("a transposed x and weight", x.transpose(0, 1), weight, bias, order=order)]
+    cases += [d.case("an expanded x and bias", x[:1].expand(2, 2, 3), weight, bias[:1].expand(4), order=order)]
+    return cases
+
+
+def lopsided_layers(d: Draw, order: int) -> list[Case]:
+    """Return cases in which one tensor after the other is no even mixture (`Draw.lopsided`)."""
+    args, cases = layer(d, 2, 3), []
+    for place, name in enumerate(("x", "weight", "bias")):
+        before, after = args[:place], args[place + 1 :]
+        found = d.lopsided(lambda t, b=before, a=after: (*b, t, *a), *args[place].shape, order=order)  # type: ignore[misc]
+        cases += [replace(c, name=f"{name}: {c.name}") for c in found]
+    return cases
+
+
+def some_learn(d: Draw) -> list[Case]:
+    """Return cases in which some of the arguments require a gradient."""
+    cases = []
+    for flags in [tuple(bool(i >> k & 1) for k in range(3)) for i in range(1, 7)]:
+        wanted = " and ".join(n for n, flag in zip(("x", "weight", "bias"), flags, strict=True) if flag)
+        cases.append(d.case(f"a gradient for {wanted} alone", *layer(d, 2, 3), requires=flags))
+    return cases
 
 
 class Surroundings:

@@ -1,7 +1,5 @@
 """FusedLinearReLU: two layers in one, which keeps no more than they do."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -14,23 +12,9 @@ from graders.judge.outside import Outside
 from graders.judge.task import DOUBLE, DTYPES, MASKS, SINGLE, Check, Draw, Task
 from graders.judge.wording import VIEW_NEEDED
 from graders.judge.wrong import Wrong
-from graders.sets.checkpointing.common import layer, named
+from graders.sets.checkpointing.common import layer, layers, lopsided_layers, named, some_learn
 
 PLACE = 2
-
-
-def _layers(d: Draw, order: int = 1) -> list[Case]:
-    """Return cases of every dtype, leading dimensions of every kind, layouts, and sizes that are 1 or equal."""
-    shapes = {"a vector": (3,), "a batch of batches": (2, 2, 3), "no rows": (0, 3)}
-    cases = [d.case(f"{named(t)} input", *layer(d, 2, 3, dtype=t), order=order) for t in DTYPES[:3]]
-    cases += [d.case(name, *layer(d, *shape), order=order) for name, shape in shapes.items()]
-    cases += [d.case("one row, a square weight", *layer(d, 1, 3, out=3), order=order)]
-    cases += [d.case("one input, one output", *layer(d, 2, 1, out=1), order=order)]
-    x, weight, bias = layer(d, 2, 2, 3)
-    weight = weight.t().contiguous().t()
-    cases += [d.case("a transposed x and weight", x.transpose(0, 1), weight, bias, order=order)]
-    cases += [d.case("an expanded x and bias", x[:1].expand(2, 2, 3), weight, bias[:1].expand(4), order=order)]
-    return cases
 
 
 def _small(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
@@ -39,31 +23,12 @@ def _small(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
     return x, weight * 2.0**-40, bias * 2.0**-40
 
 
-def _some(d: Draw) -> list[Case]:
-    """Return cases in which some of the arguments require a gradient."""
-    cases = []
-    for flags in [tuple(bool(i >> k & 1) for k in range(3)) for i in range(1, 7)]:
-        wanted = " and ".join(n for n, flag in zip(("x", "weight", "bias"), flags, strict=True) if flag)
-        cases.append(d.case(f"a gradient for {wanted} alone", *layer(d, 2, 3), requires=flags))
-    return cases
-
-
 def _at_zero(d: Draw, dtype: torch.dtype = DOUBLE) -> tuple[Tensor, Tensor, Tensor]:
     """Return a layer with [[0, 4], [-2, 0]] before the ReLU, exactly, times a power of 2."""
     rows = torch.tensor([[1.0, 2.0], [-1.0, 0.0]]), torch.tensor([[2.0, -1.0], [1.0, 1.0]]), torch.tensor([0.0, 1.0])
     x, weight, bias = (r.to(dtype) for r in rows)
     factor = 2.0 ** int(d.between(-2, 3))
     return x, weight * factor, bias * factor
-
-
-def _lopsided(d: Draw, order: int) -> list[Case]:
-    """Return cases in which one tensor after the other is no even mixture (`Draw.lopsided`)."""
-    args, cases = layer(d, 2, 3), []
-    for place, name in enumerate(("x", "weight", "bias")):
-        before, after = args[:place], args[place + 1 :]
-        found = d.lopsided(lambda t, b=before, a=after: (*b, t, *a), *args[place].shape, order=order)  # type: ignore[misc]
-        cases += [replace(c, name=f"{name}: {c.name}") for c in found]
-    return cases
 
 
 def _edges(d: Draw) -> list[Case]:
@@ -93,23 +58,23 @@ task = Task(
             1,
             about="the output equals F.relu(F.linear(...)) for any leading dimensions and dtype",
             cases=lambda d: [
-                *_layers(d, order=0),
+                *layers(d, order=0),
                 d.case("every size", d.scales(4, 3), *layer(d, 2, 3)[1:], order=0),
                 d.case("named arguments", *layer(d, 2, 3), keywords=("x", "weight", "bias"), order=0),
-                *_lopsided(d, 0),
+                *lopsided_layers(d, 0),
             ],
         ),
         gradient(
-            2,
+            1,
             about="all gradients equal torch's, whichever are needed, and gradcheck passes",
             why="The ReLU lets g through where the output is above 0; what passes goes on as in a linear layer.",
             cases=lambda d: [
-                *_layers(d),
+                *layers(d),
                 d.case("every size", d.scales(4, 3), *layer(d, 4, 3)[1:], upstream=d.scales(4, 4)),
                 d.case("an expanded upstream gradient", *layer(d, 2, 2, 3), upstream=d.normal(2, 1, 4).expand(2, 2, 4)),
-                *_some(d),
+                *some_learn(d),
                 d.case("outputs near 1e-12", *_small(d)),
-                *_lopsided(d, 1),
+                *lopsided_layers(d, 1),
             ],
             gradcheck=lambda d: layer(d, 2, 2, 3),
         ),
@@ -128,7 +93,7 @@ task = Task(
             cases=lambda d: [
                 *(d.case(f"x of shape {s}", *layer(d, *s), order=2) for s in ((2, 3), (3,), (2, 2, 3))),
                 d.case("weight requires no gradient", *layer(d, 2, 3), order=2, requires=(True, False, True)),
-                *_lopsided(d, 2),
+                *lopsided_layers(d, 2),
             ],
             looks=(*GRADIENT, look.second_order),
             gradcheck=lambda d: layer(d, 2, 3, out=2),

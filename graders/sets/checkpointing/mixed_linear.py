@@ -1,0 +1,488 @@
+"""MixedLinear: a linear layer whose products, backward's too, are computed in the dtype that forward's autocast chose."""
+
+import torch
+from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd import Function
+from torch.nn import functional as F
+
+from graders.inside.records import Case
+from graders.judge import looks as look
+from graders.judge.aspects import GRADIENT, VALUE, WATCHED, contract, value
+from graders.judge.task import BRAIN, DOUBLE, HALF, SINGLE, Check, Draw, Task
+from graders.judge.wrong import Wrong
+from graders.sets.checkpointing.common import layer, layers, lopsided_layers, some_learn
+
+PLACE = 3
+Three = tuple[Tensor, Tensor, Tensor]
+FORWARD = {HALF: "autocast in float16", BRAIN: "autocast"}  # what runs in which dtype
+
+
+def _few(d: Draw, *shape: int, dtype: torch.dtype = SINGLE) -> Tensor:
+    """Draw multiples of 1/4 up to 2: a product of a few such matrices is exact in every dtype, in any order."""
+    return ((d.sides(*shape, away=0.3) * 4).round() / 4).to(dtype)
+
+
+def _near(d: Draw, *shape: int) -> Tensor:
+    """Draw numbers that bfloat16 rounds to those of `_few`."""
+    return (_few(d, *shape, dtype=DOUBLE) * (1 + d.sides(*shape, away=0.4, reach=0.9) * 2.0**-9)).float()
+
+
+def _fine(d: Draw, *shape: int) -> Tensor:
+    """Draw numbers that float16 holds and bfloat16 rounds."""
+    odd = (d.between(0, 127, *shape).round() * 2 + 1) / 256
+    return ((1 + odd) * d.sides(*shape).sign()).float()
+
+
+def _upstream(d: Draw, *shape: int, dtype: torch.dtype) -> Tensor:
+    """Draw an upstream gradient of 1/2 and 1 with either sign."""
+    return (d.sides(*shape, away=0.3, reach=1.2).mul(2).round() / 2).clamp(-1, 1).to(dtype)
+
+
+def _mixed(
+    d: Draw, name: str, *rows: int, dtype: torch.dtype = BRAIN, x: torch.dtype = SINGLE, order: int = 1, **keywords
+) -> Case:
+    """Return a case of a forward under autocast, with weights of float32 and x of this dtype."""
+    near = _near if dtype == BRAIN else _fine
+    args = near(d, *rows, 3).to(x), _near(d, 4, 3) if dtype == BRAIN else _few(d, 4, 3), _near(d, 4)
+    upstream = _upstream(d, *rows, 4, dtype=dtype) if order else None
+    return d.case(name, *args, upstream=upstream, order=order, within=FORWARD[dtype], **keywords)
+
+
+def _coarse(d: Draw) -> Three:
+    """Return a layer in which numbers that bfloat16 rounds cancel."""
+    x, weight, bias = _few(d, 2, 3), _few(d, 4, 3), _few(d, 4)
+    x[:, 0], x[:, 1] = 256 + d.between(0.6, 0.9, 2).float(), -256
+    weight[:, :2] = 2 * d.sides(4, 1).sign()
+    return x, weight, bias
+
+
+def _under(d: Draw, order: int) -> list[Case]:
+    """Return cases of forwards under autocast: both dtypes, leading dimensions, an x that has the dtype already."""
+    return [
+        _mixed(d, "under autocast", 2, order=order),
+        _mixed(d, "under autocast in float16", 2, dtype=HALF, order=order),
+        _mixed(d, "a vector under autocast", order=order),
+        _mixed(d, "a batch of batches under autocast", 2, 2, order=order),
+        _mixed(d, "no rows under autocast", 0, order=order),
+        _mixed(d, "a bfloat16 x under autocast", 2, x=BRAIN, order=order),
+        _mixed(d, "a float16 x under autocast in float16", 2, dtype=HALF, x=HALF, order=order),
+    ]
+
+
+def _around(d: Draw) -> list[Case]:
+    """Return cases of a forward outside autocast and a backward under it."""
+    within = {"within": "autocast around backward"}
+    return [
+        d.case("float32, backward alone under autocast", *layer(d, 2, 3, dtype=SINGLE), **within),
+        d.case("a batch of batches, backward alone under autocast", *layer(d, 2, 2, 3, dtype=SINGLE), **within),
+    ]
+
+
+def _backward(g: Tensor, x: Tensor, weight: Tensor) -> Three:
+    """Return the gradients of a linear layer, of tensors of one dtype."""
+    rows = g.reshape(-1, weight.shape[0])
+    return g @ weight, rows.t() @ x.reshape(-1, weight.shape[1]), rows.sum(0)
+
+
+class MixedNew(Function):
+    """The inputs cast anew in backward, to the dtype of the upstream gradient, which is forward's: the one to write."""
+
+    @staticmethod
+    def forward(x, weight, bias):
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, weight, _ = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        with torch.autocast("cpu", enabled=False):
+            return _backward(g, x.to(g.dtype), weight.to(g.dtype))
+
+
+task = Task(
+    "MixedLinear",
+    "MixedLinear.apply(x, weight, bias)",
+    reference=MixedNew.apply,  # torch's own layer takes the autocast that is around backward
+    checks=(
+        value(
+            1,
+            about="the output equals F.linear(x, weight, bias), under autocast in its dtype",
+            cases=lambda d: [
+                *layers(d, order=0),
+                *_under(d, order=0),
+                d.case("float32, no autocast", *layer(d, 2, 3, dtype=SINGLE), order=0),
+                d.case("numbers that bfloat16 rounds, under autocast", *_coarse(d), order=0, within="autocast"),
+                *lopsided_layers(d, 0),
+            ],
+        ),
+        Check(
+            "gradient",
+            1,
+            about="outside autocast: gradients and second derivatives are those of F.linear",
+            why="Outside autocast a layer for mixed precision is a linear layer like any other.",
+            cases=lambda d: [
+                *layers(d),
+                *some_learn(d),
+                d.case("an expanded upstream gradient", *layer(d, 2, 2, 3), upstream=d.normal(2, 1, 4).expand(2, 2, 4)),
+                *lopsided_layers(d, 1),
+                *(d.case(f"x of shape {s}", *layer(d, *s), order=2) for s in ((2, 3), (3,), (2, 2, 3))),
+                d.case("weight requires no gradient", *layer(d, 2, 3), order=2, requires=(True, False, True)),
+                *lopsided_layers(d, 2),
+            ],
+            looks=(*GRADIENT, look.second_order),
+            gradcheck=lambda d: layer(d, 2, 3, out=2),
+            order=2,
+        ),
+        Check(
+            "autocast",
+            1,
+            about="backward computes in the dtype in which forward did, whatever is around it",
+            why="Backward runs where loss.backward() stands, and belongs to the forward that was.",
+            cases=lambda d: [
+                *_under(d, order=1),
+                *_around(d),
+                _mixed(d, "a gradient for x alone, under autocast", 2, requires=(True, False, False)),
+                _mixed(d, "a gradient for weight and bias, under autocast", 3, requires=(False, True, True)),
+                d.case("float32, no autocast", *layer(d, 2, 3, dtype=SINGLE)),
+            ],
+            looks=(*VALUE, look.function, look.gradient),
+        ),
+        contract(
+            1,
+            about="nothing is kept beside the arguments, under autocast too; nothing changes unnoticed",
+            cases=lambda d: [
+                d.case("a matrix", *layer(d, 2, 3), watch=WATCHED),
+                d.case("a float32 batch of batches", *layer(d, 2, 2, 3, dtype=SINGLE), watch=WATCHED),
+                _mixed(d, "a matrix under autocast", 5, watch=WATCHED),
+                _mixed(d, "a float16 x under autocast in float16", 2, dtype=HALF, x=HALF, watch=("state", "trace")),
+                _mixed(d, "a bfloat16 x under autocast", 5, x=BRAIN, watch=("state", "trace")),
+            ],
+            looks=(
+                *GRADIENT[:4],
+                look.untouched,
+                *GRADIENT[4:],
+                look.stateless,
+                look.guarded,
+                look.allowed,
+                look.keeps_at_most(0, "keeps"),
+            ),
+        ),
+    ),
+    forbids=look.GRADIENT,
+)
+
+# --- Right ways -------------------------------------------------------------------------------------------------------
+
+task.solution(MixedNew)
+
+
+@task.solution
+class MixedOld(Function):
+    """The decorators of torch.amp, which note forward's autocast and enter it in backward: where the older form suits.
+
+    They need forward and setup_context in one.
+    """
+
+    @staticmethod
+    @custom_fwd(device_type="cpu")
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")
+    def backward(ctx, g):
+        return _backward(g, *ctx.saved_tensors)
+
+
+@task.solution
+class MixedNoted(MixedNew):
+    """Forward's autocast noted on ctx, and entered again in backward: where many operations would each need casts."""
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+        ctx.cast = {"enabled": torch.is_autocast_enabled("cpu"), "dtype": torch.get_autocast_dtype("cpu")}
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        with torch.autocast("cpu", **ctx.cast):
+            return _backward(g, x, weight)
+
+
+# --- Further right ways, which no check may refuse --------------------------------------------------------------------
+
+
+@task.solution
+class MixedByHand(Function):
+    """All casts by hand, einsums, gradients where they are needed; the engine sums that of bias."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        ctx.dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+        with torch.autocast("cpu", enabled=False):
+            return torch.matmul(x.to(ctx.dtype), weight.to(ctx.dtype).mT).add_(bias.to(ctx.dtype))
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = (t.to(ctx.dtype) for t in ctx.saved_tensors)
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        grad_x = grad_weight = None
+        with torch.autocast("cpu", enabled=False):
+            if needs_x:
+                grad_x = torch.einsum("...o,oi->...i", g, weight)
+            if needs_weight:
+                grad_weight = torch.einsum("no,ni->oi", g.reshape(-1, g.shape[-1]), x.reshape(-1, x.shape[-1]))
+        return grad_x, grad_weight, g
+
+
+# --- Mistakes ---------------------------------------------------------------------------------------------------------
+
+wrong = Wrong(task, of=MixedNew)
+
+
+def _off() -> torch.autocast:
+    """Return autocast, switched off."""
+    return torch.autocast("cpu", enabled=False)
+
+
+@wrong.backward(
+    "autocast",
+    "Under autocast the upstream gradient has the small dtype and what you saved is float32, and a product of the two "
+    "raises. Autocast is off where backward runs: cast x and weight to the upstream gradient's dtype. (Do you ask "
+    'torch.is_autocast_enabled() without "cpu"? It then answers for a GPU.)',
+)
+def dtypes_clash(x, weight, g):
+    return _backward(g, x, weight)
+
+
+@wrong.backward(
+    "autocast",
+    "You cast the upstream gradient up to float32, so backward's products are computed in float32: in the time that "
+    "autocast was to save. Cast the other way, x and weight to the dtype of the upstream gradient.",
+)
+def cast_up_in_backward(x, weight, g):
+    with _off():
+        return _backward(g.to(weight.dtype), x.to(weight.dtype), weight)
+
+
+@wrong.backward(
+    "autocast",
+    "Your casts are right, but autocast may be on around backward where it was off in forward, and then it makes "
+    'small products of a float32 layer. Compute under torch.autocast("cpu", enabled=False).',
+)
+def autocast_left_on(x, weight, g):
+    return _backward(g, x.to(g.dtype), weight.to(g.dtype))
+
+
+@wrong.backward(
+    "autocast",
+    "You ask in backward whether autocast is on. loss.backward() usually stands outside the block: what counts is what "
+    "forward ran under. Ask in forward or setup_context and note the answer on ctx, or go by the dtype of the upstream "
+    "gradient.",
+)
+def asked_in_backward(x, weight, g):
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+    with _off():
+        return _backward(g.to(dtype), x.to(dtype), weight.to(dtype))
+
+
+@wrong.forward(
+    "value",
+    "You cast to bfloat16 whether autocast is on or not. Outside autocast the layer is F.linear in the dtype of its "
+    "inputs: whoever wants float64 gets it.",
+)
+def always_small(x, weight, bias):
+    with _off():
+        return F.linear(x.bfloat16(), weight.bfloat16(), bias.bfloat16())
+
+
+@wrong.forward(
+    "value",
+    'You take bfloat16 for autocast\'s dtype. It may be float16 as well: torch.get_autocast_dtype("cpu") says which, '
+    "and F.linear under autocast casts by itself.",
+)
+def bfloat16_for_every_autocast(x, weight, bias):
+    if not torch.is_autocast_enabled("cpu"):
+        return F.linear(x, weight, bias)
+    with torch.autocast("cpu", torch.bfloat16):
+        return F.linear(x, weight, bias)
+
+
+@wrong.forward(
+    "value",
+    "Under autocast you cast the output back to float32. The next layer wants the small dtype, as F.linear returns it "
+    "there; only gradients go back to the dtype of what they belong to.",
+)
+def output_cast_back(x, weight, bias):
+    return F.linear(x, weight, bias).to(weight.dtype)
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward returns None for bias. It is a parameter like weight: its gradient is the upstream gradient, summed "
+    "over the rows.",
+)
+def bias_none(ctx, g):
+    return *MixedNew.backward(ctx, g)[:2], None
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient for weight is x^T g, of shape (in, out): the transpose of what it should be. A gradient has the "
+    "shape of its argument, (out, in), so it is g^T x.",
+)
+def weight_gradient_transposed(ctx, g):
+    grad_x, grad_weight, grad_bias = MixedNew.backward(ctx, g)
+    return grad_x, grad_weight.t(), grad_bias
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward works for matrices alone: .t() takes two dimensions at most, so an x with three raises. Make one "
+    "long batch of the leading dimensions first, with reshape(-1, n), n the last size.",
+)
+def matrices_only(x, weight, g):
+    x, weight = x.to(g.dtype), weight.to(g.dtype)
+    with _off():
+        grad_weight = g.t() @ x if g.ndim != 1 else torch.outer(g, x)
+        return g @ weight, grad_weight, g.sum_to_size(weight.shape[:1])
+
+
+wrong.habits(
+    "upstream_ignored nothing_returned no_function kept_outside_ctx",
+    autograd_in_backward="Your backward lets torch.autograd differentiate forward. The task is to write the "
+    "vector-Jacobian product yourself, in forward's dtype: g @ weight, g^T x, and a sum.",
+)
+wrong.habits("not_differentiable_twice", caught_by="gradient")
+wrong.habits(
+    caught_by="gradient",
+    detached="Your first derivatives are right and your second are missing: detach (or .data) in backward cuts x and "
+    "weight out of the graph of the gradients. Use what you saved as it is.",
+)
+
+
+@wrong.forward(
+    "value",
+    "Under autocast you switch it off in forward, or let custom_fwd cast the inputs to float32: the product is the "
+    "float32 one. Compute it in autocast's dtype; F.linear does so by itself where autocast is on.",
+)
+def switched_off_in_forward(x, weight, bias):
+    with _off():
+        return F.linear(x.to(weight.dtype), weight, bias)
+
+
+@wrong.forward(
+    "value",
+    "Under autocast you compute in float32 and cast the output. The product is what is to be quick: cast x, weight and "
+    "bias first, then multiply.",
+)
+def cast_after_the_product(x, weight, bias):
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    with _off():
+        return F.linear(x.to(weight.dtype), weight, bias).to(dtype)
+
+
+@wrong.forward(
+    "value",
+    "You multiply by weight as it is. Its shape is (out, in), as in F.linear, so x is multiplied by its transpose: "
+    "x @ weight.t().",
+)
+def weight_not_transposed(x, weight, bias):
+    return F.linear(x, weight.t(), bias)
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradients for weight and bias are divided by the number of rows. Each row uses them once, and what the "
+    "rows send back adds up. If the loss is a mean, g has the 1/N already.",
+)
+def batch_averaged(ctx, g):
+    grad_x, grad_weight, grad_bias = MixedNew.backward(ctx, g)
+    rows = max(g.numel() // g.shape[-1], 1)
+    return grad_x, grad_weight / rows, grad_bias / rows
+
+
+@wrong.backward(
+    "gradient",
+    "Your gradient for bias is one number, the sum over everything. Each output has a bias of its own: sum over the "
+    "rows and keep the last dimension.",
+)
+def bias_summed_to_one_number(ctx, g):
+    grad_x, grad_weight, _ = MixedNew.backward(ctx, g)
+    return grad_x, grad_weight, g.sum()
+
+
+@wrong.backward(
+    "gradient",
+    "ctx.needs_input_grad[0] decides about all three of your gradients. Each argument has an entry of its own: 0 is "
+    "x, 1 is weight, 2 is bias.",
+)
+def x_decides_for_all(ctx, g):
+    return MixedNew.backward(ctx, g) if ctx.needs_input_grad[0] else (None, None, None)
+
+
+@wrong.backward(
+    "autocast",
+    "Your backward enters autocast whether forward ran under it or not, so a float32 layer gets gradients of bfloat16 "
+    "products. Pass enabled= what forward saw.",
+)
+def autocast_always_entered(x, weight, g):
+    dtype = torch.bfloat16 if g.dtype == torch.float32 else g.dtype
+    with torch.autocast("cpu", dtype, enabled=g.dtype != torch.float64):
+        return _backward(g, x, weight)
+
+
+@task.mistake(
+    "autocast",
+    "You note whether autocast was on in forward, and not in which dtype: torch.autocast alone means bfloat16, so a "
+    'forward in float16 gets a backward in bfloat16. Note torch.get_autocast_dtype("cpu") too.',
+)
+class autocast_dtype_forgotten(MixedNoted):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+        ctx.cast = {"enabled": torch.is_autocast_enabled("cpu")}
+
+
+@wrong.backward(
+    "autocast",
+    "In backward you cast to bfloat16 whatever forward computed in: a forward in float16, or in float32 outside "
+    "autocast, gets gradients of bfloat16 products. Cast to the dtype of the upstream gradient.",
+)
+def bfloat16_in_backward(x, weight, g):
+    dtype = g.dtype if g.dtype == torch.float64 else torch.bfloat16
+    with _off():
+        return _backward(g.to(dtype), x.to(dtype), weight.to(dtype))
+
+
+@wrong.backward(
+    "contract",
+    "You save the small copies that forward computed with: memory beside the arguments, which are alive anyway. Save x "
+    "and weight as they are and cast them again in backward.",
+    saves=lambda x, weight, bias, y: (x.to(y.dtype), weight.to(y.dtype)),
+)
+def small_copies_saved(x, weight, g):
+    with _off():
+        return _backward(g, x, weight)
+
+
+@wrong.backward(
+    "contract",
+    "You save a float32 copy of an x that came in the small dtype: twice its memory, for products that are small "
+    "anyway. Save x as it is.",
+    saves=lambda x, weight, bias, y: (x.to(weight.dtype), weight),
+)
+def wide_copy_saved(x, weight, g):
+    with _off():
+        return _backward(g, x.to(g.dtype), weight.to(g.dtype))
+
+
+wrong.habits("kept_as_attribute")
