@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial, reduce
 from importlib import import_module
 from traceback import walk_tb
@@ -482,7 +483,7 @@ def _state(operation: Callable[..., object], case: Case, record: Record) -> None
     args, inputs, _ = _arguments(case)
     output = _again(operation, case, args, record)
     between = [_other(a) for a in args] if case.between is None else [fresh(a) for a in case.between]
-    _forward(operation, case, between, record)
+    _forward(operation, replace(case, within=""), between, record)
     upstream = _upstream(case, output)
     with _stage("backward", record):
         record.interleaved = _values(_gradients(case, [output], inputs, [upstream], retain_graph=True))

@@ -58,7 +58,8 @@ class Case:
             raise while the operation runs.
         provide: helpers that take the place of the names they share in the operation's module, so that one task may
             rest on another without suffering from its faults.
-        between: the arguments of the forward in between that "state" runs; None: other tensors and floats than `args`.
+        between: the arguments of the forward in between that "state" runs, within nothing; None: other tensors and
+            floats than `args`.
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
             as what calls autograd in its own backward needs; "constant": as "grad", and in the second order the
             upstream gradient requires none, as in ``torch.autograd.functional.hessian``.

@@ -285,7 +285,7 @@ def _stateless(s: Script, yours: Record, expected: Record, finding: Finding) -> 
         others = s.others(case.between)
     else:
         others = [_other(e, v) for e, v in zip(s.expressions, case.args, strict=True)]
-    s.within("forward", f"{s.called(others)}  # another forward before backward")
+    s.within("between", f"{s.called(others)}  # another forward before backward")
     pairs = s.upstreams(yours, expected)
     s.backward(pairs, keep=True)
     s.print_grads([f"{name}.grad" for name in s.asked], yours.interleaved, expected.grads)

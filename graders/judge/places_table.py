@@ -70,6 +70,7 @@ GATES = "06_linear: Gates, and a parameter that learns"
 SHIFT = "07_logsumexp: Shift by the maximum"
 STREAMED = "07_logsumexp: The backward, piece by piece"
 FUSED = "09_checkpointing: A linear layer and its activation, fused"
+MIXED = "09_checkpointing: Mixed precision"
 TILE = "10_flash_attention: The forward, one tile at a time"
 
 
@@ -235,6 +236,7 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
         "contract": "09_checkpointing: What autograd keeps",
     },
     "FusedLinearReLU": _four(FUSED, FUSED, "LinearTanh.saves_pre_activation", edges="01_relu: The idea", memory=FUSED),
+    "MixedLinear": {"value": MIXED, "gradient": "06_linear: Products", "autocast": MIXED, "contract": KEEP},
     "checkpoint": {
         "value": "09_checkpointing: Recompute",
         "arguments": "09_checkpointing: Recompute",
@@ -449,6 +451,8 @@ RUN = {  # by mistake, or by task and mistake: the page that runs this very mist
     "FusedLinearReLU.saves_mask": 'errata: "Save the mask, not the values: it costs a bit each"',
     "FusedLinearReLU.saves_rows": COPY,
     "FusedLinearReLU.passes_at_zero": 'errata: "Zero the gradient where x < 0, and you have ReLU"',
+    "MixedLinear.dtypes_clash": MIXED,
+    "MixedLinear.small_copies_saved": COPY,
     "checkpoint.saves_numbers": SAVED_NUMBER,
     "checkpoint.enable_grad_forgotten": "a_errors: grad is called inside backward",
     "checkpoint.indices_required": REQUIRES,
@@ -627,14 +631,23 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "FusedLinearReLU.weight_not_transposed": "06_linear: Products",
     "FusedLinearReLU.weight_gradient_transposed": "06_linear: Products",
     "FusedLinearReLU.gradient_clamped_too": "Step.clips_upstream",
+    "MixedLinear.autocast_left_on": MIXED,
+    "MixedLinear.bias_none": "SymmetricClip.alpha_gets_none",
+    "MixedLinear.bias_summed_to_one_number": SHAPE,
+    "MixedLinear.weight_not_transposed": "06_linear: Products",
+    "MixedLinear.matrices_only": MATRICES,
+    "MixedLinear.batch_averaged": FACTOR,
+    "MixedLinear.float32_in_backward": "Arctan.float32_inside",
+    "MixedLinear.x_decides_for_all": FLAGS,
+    "MixedLinear.wide_copy_saved": COPY,
     "saved_bytes.hooks_left_on": BYTES,
     "saved_bytes.arguments_made_to_learn": REQUIRES,
     "saved_bytes.walks_the_graph": BYTES,
     "checkpoint.without_anchor": 'errata: "Checkpointing the first layer needs nothing special"',
     "checkpoint.stream_left_behind": "09_checkpointing: What cannot be repeated",
-    "checkpoint.autocast_always": "09_checkpointing: Mixed precision",
-    "checkpoint.autocast_dtype_forgotten": "09_checkpointing: Mixed precision",
-    "checkpoint.autocast_never_off": "09_checkpointing: Mixed precision",
+    "checkpoint.autocast_always": MIXED,
+    "checkpoint.autocast_dtype_forgotten": MIXED,
+    "checkpoint.autocast_never_off": MIXED,
     "checkpoint.works_once": "a_errors: backward ran a second time",
     "checkpoint.torch_s_own": 'errata: "torch.utils.checkpoint is a custom Function"',
     "checkpoint.indices_unwatched": ATTRIBUTE,

@@ -358,7 +358,7 @@ class Script:
         }
         where, context = within.get(self.case.within, ("", ""))
         found = [context] if where == stage else []
-        if stage == "forward" and self.case.provide:
+        if stage in ("forward", "between") and self.case.provide:
             given = ", ".join(f"{name}=Given{name}" for name in self.case.provide)
             found.append(f"patch.dict({self.head}.__globals__, {given})")
         return found

@@ -33,6 +33,26 @@ class FusedLinearReLU(torch.autograd.Function):
         rows = g.reshape(-1, weight.shape[0])  # all leading dimensions are rows; a vector is one row
         return g @ weight, rows.t() @ x.reshape(-1, weight.shape[1]), rows.sum(0)
 
+# %% MixedLinear
+class MixedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(x, weight, bias):
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, weight, _ = inputs
+        ctx.save_for_backward(x, weight)
+        # autocast is still on here; in backward it may not be
+        ctx.cast = {"dtype": torch.get_autocast_dtype("cpu"), "enabled": torch.is_autocast_enabled("cpu")}
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        rows = grad_output.reshape(-1, weight.shape[0])
+        with torch.autocast("cpu", **ctx.cast):
+            return grad_output @ weight, rows.t() @ x.reshape(-1, weight.shape[1]), rows.sum(0)
+
 # %% checkpoint
 class Again(torch.autograd.Function):
     @staticmethod

@@ -39,6 +39,28 @@ class FusedLinearReLU(torch.autograd.Function):
         gb = rows.sum(0) if ctx.needs_input_grad[2] else None
         return gx, gw, gb
 
+# %% MixedLinear
+class MixedLinear(torch.autograd.Function):
+    """x W^T + b. Keeps x and W, and casts them in backward to the dtype of g."""
+
+    @staticmethod
+    def forward(x, weight, bias):
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        x, weight = x.to(g.dtype), weight.to(g.dtype)
+        rows = g.reshape(-1, weight.shape[0])
+        gx = g @ weight if ctx.needs_input_grad[0] else None
+        gw = rows.t() @ x.reshape(-1, weight.shape[1]) if ctx.needs_input_grad[1] else None
+        gb = rows.sum(0) if ctx.needs_input_grad[2] else None
+        return gx, gw, gb
+
 # %% checkpoint
 def checkpoint(fn, *args):
     """fn(*args); backward runs fn again, from the random state and under the autocast of the first run."""

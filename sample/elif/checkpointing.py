@@ -38,6 +38,24 @@ class FusedLinearReLU(Function):
         grad_rows = grad.reshape(-1, weight.shape[0])
         return grad @ weight, grad_rows.t() @ rows, grad_rows.sum(0)
 
+# %% MixedLinear
+class MixedLinear(Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        if torch.is_autocast_enabled("cpu"):
+            dtype = torch.get_autocast_dtype("cpu")
+            x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
+        # in the small dtype already, so that backward need not cast
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        with torch.autocast("cpu", enabled=False):
+            grad_rows = grad_output.reshape(-1, weight.shape[0])
+            return grad_output @ weight, grad_rows.t() @ x.reshape(-1, weight.shape[1]), grad_rows.sum(0)
+
 # %% checkpoint
 class Checkpoint(Function):
     @staticmethod

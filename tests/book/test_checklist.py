@@ -615,6 +615,7 @@ SOLUTIONS = {  # the cases, and what each solution promises
     "Swish": ([(Y, uniform(5))], {"reference": lambda x, beta: x * torch.sigmoid(beta * x), "broadcasts": True}),
     "LogSumExp": ([(uniform(3, 4), 1), (uniform(3, 4), 0, True)], {"reference": torch.logsumexp}),
     "CrossEntropy": ([(uniform(3, 4), torch.tensor([0, 3, 1]))], {"reference": F.cross_entropy}),
+    "MixedLinear": ([(uniform(3, 4), uniform(2, 4), uniform(2))], {"reference": F.linear, "keeps": 0}),
     "FusedLinearReLU": (
         [(uniform(3, 4), uniform(2, 4), uniform(2))],
         {"reference": lambda x, weight, bias: F.linear(x, weight, bias).relu()},

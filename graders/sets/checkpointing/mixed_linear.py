@@ -1,5 +1,7 @@
 """MixedLinear: a linear layer whose products, backward's too, are computed in the dtype that forward's autocast chose."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.amp import custom_bwd, custom_fwd
@@ -40,12 +42,14 @@ def _upstream(d: Draw, *shape: int, dtype: torch.dtype) -> Tensor:
 
 
 def _mixed(
-    d: Draw, name: str, *rows: int, dtype: torch.dtype = BRAIN, x: torch.dtype = SINGLE, order: int = 1, **keywords
+    d: Draw, name: str, *rows: int, dtype: torch.dtype = BRAIN, x: torch.dtype = SINGLE, order: int = 1, **keywords: Any
 ) -> Case:
     """Return a case of a forward under autocast, with weights of float32 and x of this dtype."""
     near = _near if dtype == BRAIN else _fine
     args = near(d, *rows, 3).to(x), _near(d, 4, 3) if dtype == BRAIN else _few(d, 4, 3), _near(d, 4)
     upstream = _upstream(d, *rows, 4, dtype=dtype) if order else None
+    if "state" in keywords.get("watch", ()):
+        keywords["between"] = layer(d, 2, 3, dtype=SINGLE)  # which runs outside autocast
     return d.case(name, *args, upstream=upstream, order=order, within=FORWARD[dtype], **keywords)
 
 
@@ -123,11 +127,12 @@ task = Task(
         Check(
             "gradient",
             1,
-            about="outside autocast: gradients and second derivatives are those of F.linear",
+            about="forward outside autocast: gradients, twice, are F.linear's, whatever is around backward",
             why="Outside autocast a layer for mixed precision is a linear layer like any other.",
             cases=lambda d: [
                 *layers(d),
                 *some_learn(d),
+                *_around(d),
                 d.case("an expanded upstream gradient", *layer(d, 2, 2, 3), upstream=d.normal(2, 1, 4).expand(2, 2, 4)),
                 *lopsided_layers(d, 1),
                 *(d.case(f"x of shape {s}", *layer(d, *s), order=2) for s in ((2, 3), (3,), (2, 2, 3))),
@@ -141,11 +146,10 @@ task = Task(
         Check(
             "autocast",
             1,
-            about="backward computes in the dtype in which forward did, whatever is around it",
+            about="forward under autocast: backward computes in the dtype in which forward did",
             why="Backward runs where loss.backward() stands, and belongs to the forward that was.",
             cases=lambda d: [
                 *_under(d, order=1),
-                *_around(d),
                 _mixed(d, "a gradient for x alone, under autocast", 2, requires=(True, False, False)),
                 _mixed(d, "a gradient for weight and bias, under autocast", 3, requires=(False, True, True)),
                 d.case("float32, no autocast", *layer(d, 2, 3, dtype=SINGLE)),
@@ -256,8 +260,7 @@ def _off() -> torch.autocast:
 @wrong.backward(
     "autocast",
     "Under autocast the upstream gradient has the small dtype and what you saved is float32, and a product of the two "
-    "raises. Autocast is off where backward runs: cast x and weight to the upstream gradient's dtype. (Do you ask "
-    'torch.is_autocast_enabled() without "cpu"? It then answers for a GPU.)',
+    "raises: where backward runs, autocast is off, and nobody casts. Cast x and weight to the upstream gradient's dtype.",
 )
 def dtypes_clash(x, weight, g):
     return _backward(g, x, weight)
@@ -265,16 +268,16 @@ def dtypes_clash(x, weight, g):
 
 @wrong.backward(
     "autocast",
-    "You cast the upstream gradient up to float32, so backward's products are computed in float32: in the time that "
-    "autocast was to save. Cast the other way, x and weight to the dtype of the upstream gradient.",
+    "You cast the upstream gradient up to float32, so backward's products are the slow ones that autocast was to save. "
+    "Cast the other way, x and weight to the dtype of the upstream gradient. (Do you ask in backward whether autocast "
+    "is on? There it is off: what counts is what forward ran under.)",
 )
 def cast_up_in_backward(x, weight, g):
-    with _off():
-        return _backward(g.to(weight.dtype), x.to(weight.dtype), weight)
+    return _backward(g.to(weight.dtype), x.to(weight.dtype), weight)
 
 
 @wrong.backward(
-    "autocast",
+    "gradient",
     "Your casts are right, but autocast may be on around backward where it was off in forward, and then it makes "
     'small products of a float32 layer. Compute under torch.autocast("cpu", enabled=False).',
 )
@@ -282,26 +285,14 @@ def autocast_left_on(x, weight, g):
     return _backward(g, x.to(g.dtype), weight.to(g.dtype))
 
 
-@wrong.backward(
-    "autocast",
-    "You ask in backward whether autocast is on. loss.backward() usually stands outside the block: what counts is what "
-    "forward ran under. Ask in forward or setup_context and note the answer on ctx, or go by the dtype of the upstream "
-    "gradient.",
-)
-def asked_in_backward(x, weight, g):
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
-    with _off():
-        return _backward(g.to(dtype), x.to(dtype), weight.to(dtype))
-
-
 @wrong.forward(
     "value",
-    "You cast to bfloat16 whether autocast is on or not. Outside autocast the layer is F.linear in the dtype of its "
-    "inputs: whoever wants float64 gets it.",
+    "You cast to a small dtype whether autocast is on or not. Outside it the layer is F.linear in the dtype of its inputs: "
+    "whoever wants float64 gets it. (torch.get_autocast_dtype has an answer when autocast is off, too.)",
 )
 def always_small(x, weight, bias):
-    with _off():
-        return F.linear(x.bfloat16(), weight.bfloat16(), bias.bfloat16())
+    dtype = torch.get_autocast_dtype("cpu")
+    return F.linear(x.to(dtype), weight.to(dtype), bias.to(dtype))
 
 
 @wrong.forward(
@@ -314,6 +305,15 @@ def bfloat16_for_every_autocast(x, weight, bias):
         return F.linear(x, weight, bias)
     with torch.autocast("cpu", torch.bfloat16):
         return F.linear(x, weight, bias)
+
+
+@wrong.forward(
+    "value",
+    "Under autocast x @ weight.t() has the small dtype and bias is float32, so their sum is float32: autocast casts for "
+    "products, and not for a sum. Cast bias too, or call F.linear, which takes all three.",
+)
+def bias_not_cast(x, weight, bias):
+    return x @ weight.t() + bias
 
 
 @wrong.forward(
@@ -401,6 +401,15 @@ def weight_not_transposed(x, weight, bias):
 
 @wrong.backward(
     "gradient",
+    "Your backward computes in float32 (.float()) whatever forward computed in: in float64 half of the digits are lost, "
+    "and under autocast its products are the slow ones. Cast x and weight to the dtype of the upstream gradient.",
+)
+def float32_in_backward(x, weight, g):
+    return _backward(g.float(), x.float(), weight.float())
+
+
+@wrong.backward(
+    "gradient",
     "Your gradients for weight and bias are divided by the number of rows. Each row uses them once, and what the "
     "rows send back adds up. If the loss is a mean, g has the 1/N already.",
 )
@@ -427,6 +436,40 @@ def bias_summed_to_one_number(ctx, g):
 )
 def x_decides_for_all(ctx, g):
     return MixedNew.backward(ctx, g) if ctx.needs_input_grad[0] else (None, None, None)
+
+
+@wrong.backward(
+    "autocast",
+    "Your backward computes in the dtype of the inputs, float32, where forward computed in a small one. The upstream "
+    'gradient has forward\'s dtype. (Do you ask torch.is_autocast_enabled() without "cpu"? It then answers for a GPU.)',
+)
+def dtype_of_the_inputs(x, weight, g):
+    with _off():
+        return _backward(g.to(weight.dtype), x.to(weight.dtype), weight)
+
+
+@task.mistake(
+    "autocast",
+    "In backward autocast is off, though forward ran under it, and small and float32 tensors meet. Was it off when you "
+    'noted it? torch.is_autocast_enabled() without "cpu" answers for a GPU. Or switch it off and cast by hand.',
+)
+class autocast_of_the_gpu(MixedNoted):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+        ctx.cast = {"enabled": torch.is_autocast_enabled(), "dtype": torch.get_autocast_dtype("cpu")}
+
+
+@wrong.backward(
+    "autocast",
+    "You ask in backward whether autocast is on. loss.backward() usually stands outside the block: what counts is what "
+    "forward ran under. Ask in forward or setup_context and note the answer on ctx, or go by the dtype of the upstream "
+    "gradient.",
+)
+def asked_in_backward(x, weight, g):
+    if torch.is_autocast_enabled("cpu"):
+        x, weight, g = (t.to(torch.get_autocast_dtype("cpu")) for t in (x, weight, g))
+    return _backward(g, x, weight)
 
 
 @wrong.backward(
@@ -486,3 +529,24 @@ def wide_copy_saved(x, weight, g):
 
 
 wrong.habits("kept_as_attribute")
+
+
+@task.mistake(
+    "contract",
+    "You note forward's dtype outside ctx, on the class or in a global. The next forward, which may run outside autocast, "
+    "writes over it before your backward reads it. What belongs to a call goes on its own ctx.",
+)
+class dtype_outside_ctx(MixedNew):
+    dtype = torch.float32
+
+    @classmethod
+    def setup_context(cls, ctx, inputs, output):
+        dtype_outside_ctx.dtype = output.dtype
+        MixedNew.setup_context(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx, g):
+        dtype = dtype_outside_ctx.dtype
+        x, weight = (t.to(dtype) for t in ctx.saved_tensors)
+        with _off():
+            return _backward(g.to(dtype), x, weight)
