@@ -127,7 +127,7 @@ task = Task(
         Check(
             "gradient",
             1,
-            about="forward outside autocast: gradients, twice, are F.linear's, whatever is around backward",
+            about="forward outside autocast: first and second derivatives as F.linear's",
             why="Outside autocast a layer for mixed precision is a linear layer like any other.",
             cases=lambda d: [
                 *layers(d),
