@@ -37,6 +37,22 @@ class FusedLinearReLU(torch.autograd.Function):
         rows = g.reshape(-1, n_out)
         return g @ ctx.weight, rows.t() @ ctx.x.reshape(-1, n_in), rows.sum(0)
 
+# %% MixedLinear
+class MixedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.x = x
+        ctx.weight = weight
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        dtype = grad_out.dtype
+        n_out, n_in = ctx.weight.shape
+        with torch.autocast("cpu", enabled=False):
+            rows = grad_out.reshape(-1, n_out)
+            return grad_out @ ctx.weight.to(dtype), rows.t() @ ctx.x.to(dtype).reshape(-1, n_in), rows.sum(0)
+
 # %% checkpoint
 class _Checkpoint(torch.autograd.Function):
     @staticmethod
