@@ -991,6 +991,17 @@ def test_a_forward_may_run_under_autocast(within: str, dtype: torch.dtype) -> No
     assert seen.outputs[0].dtype == dtype and not seen.changed
 
 
+def test_the_forward_in_between_runs_outside_autocast() -> None:
+    under = []
+
+    def noting(x: torch.Tensor) -> torch.Tensor:
+        under.append(torch.is_autocast_enabled("cpu"))
+        return x * x
+
+    observe(noting, case(within="autocast", watch=("state",)))
+    assert under == [True, True, False]
+
+
 def test_a_backward_may_run_under_autocast_and_a_forward_under_no_grad() -> None:
     under = []
 
