@@ -54,7 +54,11 @@ class _NotBegun(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
+    arguments = parser.parse_args(argv)
     try:
         with warnings.catch_warnings():
             if not arguments.verbose:
@@ -705,8 +709,10 @@ def _collect(arguments: argparse.Namespace) -> int:
         print(printable(line, 1000), file=sys.stderr)
     for line in came.replaced:
         print(printable(line, 1000))
-    names = f" ({', '.join(printable(student, 60) for student in students)})" if students else ""
-    print(f"{assignment}: {len(students)} collected into submitted/{names}")
+    new = [student for student in students if student not in came.same]
+    names = f" ({', '.join(printable(student, 60) for student in new)})" if new else ""
+    same = f"; {len(students) - len(new)} as they were" if len(new) < len(students) else ""
+    print(f"{assignment}: {len(new)} collected into submitted/{names}{same}")
     return 1 if came.left_out or not students else 0
 
 
@@ -795,7 +801,10 @@ def _fill(arguments: argparse.Namespace) -> int:
         from graders.classroom.roster import Roster, read_roster
     target: Path = arguments.out or arguments.file.with_name(f"{arguments.file.stem}-filled.csv")
     if target.exists() and not arguments.out:
-        raise CourseError(f"{target} is there already: fill that file for a further set, or name another with --out")
+        raise CourseError(
+            f"{target} is there already: name it in place of {arguments.file.name} to fill a further column in it, or "
+            "name a file to write, or to write over, with --out"
+        )
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         assignment = course.find(arguments.set)
         rows, most = records.scores()
@@ -806,7 +815,8 @@ def _fill(arguments: argparse.Namespace) -> int:
         scores = {student: row.get(assignment) for student, row in rows.items()}
         roster = read_roster(course.root, course.dirs.db_url) or Roster([{"id": student} for student in rows])
         table = read_table(arguments.file)
-        filled = fill(table, assignment, scores, most[assignment], roster, arguments.column)
+        others = [name for name in course.assignments if name != assignment]
+        filled = fill(table, assignment, scores, most[assignment], roster, arguments.column, others)
     _write_text(target, filled.text)
     for line in filled.lines:
         print(line, file=sys.stderr)

@@ -302,7 +302,7 @@ def _kind(verdict: Verdict) -> str:
 def concerns(
     sets: Sequence[str], handed: Mapping[str, Mapping[str, Handed]], worth: Mapping[str, float]
 ) -> list[Concern]:
-    """Return the students to talk to, by name: who stopped handing in, and who fell behind.
+    """Return the students to talk to, by name: who stopped handing in, earned nothing last, or fell behind.
 
     A set counts when half of the class has handed it in, so that one that is still open accuses nobody.
 
@@ -322,6 +322,8 @@ def concerns(
         elif len(missing) >= 2:
             text = f"handed in nothing since {sets[last]}: {len(missing)} sets are missing"
             found.append(Concern(student, text))
+        elif last >= 0 and row[sets[last]].score == 0:
+            found.append(Concern(student, f"earned nothing in {sets[last]}: was it handed in as it was given out?"))
         elif (fell := _fall(row, counts, worth)) is not None:
             before, now = fell
             text = f"had {before:.0%} of the points before, and {now:.0%} in {counts[-1]}"

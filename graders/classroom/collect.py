@@ -55,6 +55,7 @@ class Intake:
         wrappers: those of the archives' folders that are the download of a whole class.
         claims: what ``zip_collect`` gets on each file that is taken, None before all of them are there.
         students: those whose files are taken.
+        same: those of them whose files were there already.
         replaced: a line on each earlier hand-in that was replaced, or came again.
         budget: what may still come in.
         platform: whose downloads these are, None: each archive is a student's.
@@ -69,6 +70,7 @@ class Intake:
     wrappers: set[Path] = field(default_factory=set)
     claims: dict[Path, dict[str, object]] | None = None
     students: set[str] = field(default_factory=set)
+    same: set[str] = field(default_factory=set)
     replaced: list[str] = field(default_factory=list)
     budget: Budget = field(default_factory=lambda: Budget(MAX_UNPACKED, MAX_FILES))
     platform: str | None = None
@@ -290,6 +292,8 @@ def replace(folder: Path, hand_in: "dict[str, tuple[Path, Time]]", root: Path, i
     equal = {path.stem for path in before} == set(hand_in) and all(
         filecmp.cmp(path, hand_in[path.stem][0], shallow=False) for path in before
     )
+    if equal and (new == old or not intake.older):
+        intake.same.add(folder.parent.name)
     if equal and new == old:
         return None
     if equal and new > old and not intake.older:

@@ -16,6 +16,7 @@ from nbgrader.apps import NbGrader
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
@@ -78,6 +79,14 @@ class Course:
     def settings(self) -> Settings:
         """The limits that notebooks are executed within, as configured."""
         return TrustedExecute(config=self.app.config).settings()
+
+    @property
+    def late_policy(self) -> str:
+        """What a late hand-in loses, in words, as configured."""
+        step = AssignLatePenalties(config=self.app.config)
+        step.init_plugin()
+        told = getattr(step.plugin_inst, "told", None)  # a course may have a plugin of its own
+        return told() if told else f"as {type(step.plugin_inst).__name__} has it"
 
     def directories(self, **others: str) -> CourseDirectory:
         """Return nbgrader's directories of this course for one of its converters, some of them others.
@@ -202,6 +211,12 @@ class Course:
 
 def _check_settings(app: NbGrader) -> None:
     """Refuse values and names in the settings of our own parts, which nbgrader would meet late or not at all."""
+    ours = {kind.__name__ for kind in (TrustedExecute, *LatePolicy.__mro__[:2], AssignLatePenalties)}
+    for section in app.config:
+        if section not in ours and (near := get_close_matches(section, ours, 1, 0.85)):
+            raise CourseError(
+                f"nbgrader_config.py: nothing is called {printable(section, 40)}. Did you mean {near[0]}?"
+            )
     for kind in (TrustedExecute, LatePolicy):
         known = kind.class_trait_names(config=True)
         for name in app.config.get(kind.__name__, {}):

@@ -72,7 +72,7 @@ def extend(course: Course, records: Records, assignment: str, students: Iterable
         course: the course.
         records: its records.
         assignment: the set.
-        students: their ids.
+        students: their ids, or what the roster has of them alone: a name, an address.
         text: how much, as `span` reads it.
 
     Raises:
@@ -83,12 +83,16 @@ def extend(course: Course, records: Records, assignment: str, students: Iterable
     if due is None:
         command = f"python -m graders init --due {assignment}=2026-03-01T12:00"
         raise CourseError(f"{assignment} has no due date that could be extended: set one with `{command}`")
-    known = _known(course, records, assignment)
-    for name in names:
-        if name not in known:
+    known, roster = _known(course, records, assignment), read_roster(course.root, course.dirs.db_url)
+    for at, name in enumerate(names):
+        if name in known:
+            continue
+        meant = sorted(roster.find(name)) if roster else []  # by a full name, or an address
+        if len(meant) != 1:
             near = get_close_matches(name, known, 1)
-            hint = f"; there is {near[0]}" if near else ""
+            hint = f"; it may be {' or '.join(meant)}" if meant else f"; there is {near[0]}" if near else ""
             raise CourseError(f"there is no student {printable(name, 60)} in this course{hint}")
+        names[at] = meant[0]
     with alone(course.source(assignment)):
         course.register(assignment)  # else a row without notebooks would keep the set from being registered
     found = [Extended(name, *records.extend(assignment, name, length)) for name in names]

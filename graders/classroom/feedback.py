@@ -105,7 +105,7 @@ class Feedback(ClearHiddenTests):
         if _tested(cell):
             self._remove_hidden_test_region(cell)
             cell.source = "\n".join(line for line in cell.source.splitlines() if not OURS.search(line)).strip()
-            cell.outputs = _told(cell.outputs, self._messages)
+            cell.outputs = _told(cell.outputs, self._messages, cell.metadata.nbgrader.get("score"))
         else:
             for output in cell.outputs:
                 if output.output_type == "error":
@@ -138,12 +138,13 @@ def _as_released(notebook: NotebookNode) -> dict[str, Original]:
     }
 
 
-def _told(outputs: list[NotebookNode], messages: Iterator[str]) -> list[NotebookNode]:
+def _told(outputs: list[NotebookNode], messages: Iterator[str], score: float | None = None) -> list[NotebookNode]:
     """The outputs of a grade cell for its student: its verdict laid out, the bare number gone, errors without frames.
 
     Args:
         outputs: the cell's.
         messages: what the verdicts of this cell and those below it say.
+        score: what counts, extra credit included; None: not known.
     """
     told = []
     for output in outputs:
@@ -152,18 +153,21 @@ def _told(outputs: list[NotebookNode], messages: Iterator[str]) -> list[Notebook
             told.append(new_output("error", ename=output.ename, evalue=output.evalue, traceback=[line]))
         elif verdict := shown_by([output]):
             message = next(messages, verdict.message)
-            told.append(new_output("display_data", {"text/html": _layout(verdict, message), "text/plain": message}))
+            told.append(
+                new_output("display_data", {"text/html": _layout(verdict, message, score), "text/plain": message})
+            )
         elif output.output_type != "execute_result":
             told.append(output)
     return told
 
 
-def _layout(verdict: Verdict, message: str) -> str:
+def _layout(verdict: Verdict, message: str, score: float | None = None) -> str:
     """A verdict in the few tags that nbconvert's sanitising lets through, dressed by the template's Bootstrap.
 
     Args:
         verdict: it.
         message: what it says on this page; where that is another line than its own, the evidence is left out too.
+        score: what counts; another one than the verdict's was given by a person.
     """
     lost = verdict.points - verdict.earned
     colour = "warning" if verdict.look == FORM or 0 < lost < verdict.points else "danger" if lost else "success"
@@ -175,9 +179,13 @@ def _layout(verdict: Verdict, message: str) -> str:
     code = f'<div class="text-muted">{PASTE}</div><pre><code>{escape(verdict.code)}</code></pre>'
     rest = f"{rows}{code if verdict.code else ''}" if message == verdict.message else ""
     link = _in_the_book(verdict.place) if verdict.place and message == verdict.message else ""
+    by_hand = ""
+    if score is not None and abs(score - verdict.earned) > 1e-6:
+        said = f"{score:g} of {verdict.points:g} points count here: a person has changed the score."
+        by_hand = f"<div><strong>{said}</strong></div>"
     return (
         f'<div class="alert alert-{colour}"><div><strong>{escape(verdict.title)}</strong></div>'
-        f"<div>{escape(message)}</div>{link}</div>{rest}"
+        f"{by_hand}<div>{escape(message)}</div>{link}</div>{rest}"
     )
 
 

@@ -110,6 +110,7 @@ def findings(course: Course, records: Records, seen: Overview) -> Iterator[Findi
         how = "`python -m graders init --own-inputs` draws others for each, so that numbers cannot be passed on"
         yield Finding("inputs", OK, "the hidden checks ask everybody the same", how)
     dated = [row for row in seen.sets if row.due]
+    yield Finding("late hand-ins", OK, course.late_policy)
     if dated:
         yield Finding("due dates", OK, "; ".join(f"{row.name} {shown(row.due)}" for row in dated if row.due))
     else:

@@ -154,8 +154,12 @@ class Records:
             except MissingEntry:
                 return None
 
-    def settle(self, prepared: Prepared) -> None:
-        """Bring time and late penalty of a graded submission up to date: a due date is set at any time."""
+    def settle(self, prepared: Prepared) -> bool:
+        """Bring time and late penalty of a graded submission up to date: a due date is set at any time.
+
+        Returns:
+            Whether its points changed.
+        """
         submission = prepared.submission
         gradebook = self._gradebook
         with self._writing():
@@ -164,9 +168,10 @@ class Records:
             if changed:
                 row.timestamp = prepared.time
                 self._copy_told(submission)
-            changed = self._settle_penalties(submission, row) or changed
-            if changed:  # not what is dirty: a query in between has flushed it
+            points = self._settle_penalties(submission, row)
+            if points or changed:  # not what is dirty: a query in between has flushed it
                 gradebook.db.commit()
+            return points
 
     def _settle_penalties(self, submission: Submission, row: SubmittedAssignment) -> bool:
         """Bring the late penalties of a row up to date; return whether one changed."""
@@ -258,7 +263,7 @@ class Records:
                     if manual is not None and auto is not None and manual != auto:
                         kept.append(f"the score given by hand, {manual:g} (the checks say {auto:g})")
                     if extra:
-                        kept.append(f"{extra:g} points of extra credit")
+                        kept.append(f"{extra:g} point{'s' * (extra != 1)} of extra credit")
                     if kept:
                         what = f"cell {grade.name} keeps {' and '.join(kept)}"
                         remedy = "It was given for an earlier file: look at it in the formgrader."

@@ -254,7 +254,13 @@ def person(table: Table, row: Sequence[str]) -> Person:
 
 
 def fill(
-    table: Table, assignment: str, scores: Mapping[str, float | None], worth: float, roster: Roster, column: str = ""
+    table: Table,
+    assignment: str,
+    scores: Mapping[str, float | None],
+    worth: float,
+    roster: Roster,
+    column: str = "",
+    others: Iterable[str] = (),
 ) -> Filled:
     """Fill the column of a set; whose row is not clear stays as it is.
 
@@ -265,11 +271,14 @@ def fill(
         worth: the set's points.
         roster: who the students are.
         column: the column's name as the file has it; "": the one that is called as the set.
+        others: the other sets, whose columns are not to be filled by mistake.
 
     Raises:
         CourseError: the column is not clear, or is worth other points.
     """
     place = _place(table, assignment, column)
+    if other := next((name for name in others if column and _called_as(table, column, name)), None):
+        raise CourseError(f"the column {column!r} is called as {other}, and its grades would be lost: name another")
     _same_worth(table, place, assignment, worth)
     rows: dict[str, list[list[str]]] = {}
     lines = []
@@ -320,17 +329,28 @@ def _place(table: Table, assignment: str, column: str) -> int:
         raise CourseError(f"the file has no column {column!r}; its columns are: {_names(table, table.header)}")
     short = {i: name for i, name in enumerate(table.header) if len(name) <= LONGEST}
     found = {i: match["item"] for i, name in short.items() if (match := re.fullmatch(table.form.grades, name))}
-    slug = assignment.partition("_")[2] or assignment
     called = (
         list(found)
         if len(found) == 1 and table.form.worth == "maximum grade"  # a worksheet is one assignment's
-        else [i for i, item in found.items() if plain(item).startswith(plain(assignment)) or plain(item) == plain(slug)]
+        else [i for i, item in found.items() if _is_called(item, assignment)]
     )
     if len(called) == 1:
         return called[0]
     why = "several columns are" if called else "no column is"
     columns = _names(table, [table.header[i] for i in (called or found)])
     raise CourseError(f"{why} called as {assignment}: say which with --column NAME. Columns of points: {columns}")
+
+
+def _is_called(item: str, assignment: str) -> bool:
+    """Whether a platform's name for an item is a set's: 01 ReLU, 01_relu, ReLU."""
+    slug = assignment.partition("_")[2] or assignment
+    return plain(item).startswith(plain(assignment)) or plain(item) == plain(slug)
+
+
+def _called_as(table: Table, column: str, assignment: str) -> bool:
+    """Whether a column of points has a set's name."""
+    match = re.fullmatch(table.form.grades, column[:LONGEST])
+    return bool(match and _is_called(match["item"], assignment))
 
 
 def _names(table: Table, names: Iterable[str]) -> str:
@@ -396,9 +416,11 @@ def roster_of(table: Table) -> str:
             )
         seen[student] = _shown(who)
         first, _, last = who.name.rpartition(" ")
+        names = [row[i].strip() for i in table.places(table.form.names)]
         if len(table.form.names) == 2:
-            names = [row[i].strip() for i in table.places(table.form.names)]
             first, last = ([*names, "", ""])[:2]
+        elif table.form.last_first and "," in names[0]:  # van der Berg, Anna
+            last, first = (part.strip() for part in names[0].split(",", 1))
         email = who.email or next((name for name in who.ids if "@" in name), "")  # Canvas logs some in by it
         fields = (student, first, last, email, who.number)
         writer.writerow([f"'{text}" if text.startswith(FORMULA) else text for text in fields])

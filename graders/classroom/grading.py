@@ -33,6 +33,7 @@ class Kept:
     submission: Submission
     problems: tuple[Problem, ...]
     earlier: bool  # other checks, or another seed, judged it
+    settled: bool = False  # its points changed: a due date, an extension or the late policy is another
 
 
 Outcome = Prepared | Refused | Kept
@@ -65,7 +66,7 @@ class Grading:
             The faults, by student.
         """
         faults: dict[str, list[Problem]] = {}
-        graded = kept = earlier = number = 0
+        graded = kept = earlier = settled = number = 0
         start = time.monotonic()
         with self.records:
             plan = [self._plan(student, force) for student in students]
@@ -78,6 +79,7 @@ class Grading:
                 graded += isinstance(outcome, Prepared) and not failed
                 kept += isinstance(outcome, Kept)
                 earlier += isinstance(outcome, Kept) and outcome.earlier
+                settled += isinstance(outcome, Kept) and outcome.settled
                 left -= not isinstance(outcome, Kept)
                 if problems:
                     faults[student] = problems
@@ -91,6 +93,11 @@ class Grading:
         parts += [f"{kept} of them earlier"] if kept else []
         parts += [f"{lines} fault{'s' * (lines != 1)} above"] if lines else []
         conclude(f"{self.assignment}: {', '.join(parts)}.")
+        if settled:
+            have = "submissions have" if settled != 1 else "submission has"
+            conclude(
+                f"{self.assignment}: {settled} {have} other points than before, by the due date and the late policy."
+            )
         if earlier:
             some = f"{earlier} submission{'s' * (earlier != 1)} by other checks, or with another seed, than today's"
             conclude(f"{self.assignment}: graded {some}; `--again` shows what grading again would change.")
@@ -116,11 +123,11 @@ class Grading:
         found = self._prepare(submission)
         if isinstance(found, Refused) or not self.records.is_graded(found):
             return found
-        self.records.settle(found)
+        settled = self.records.settle(found)
         ran = [problem for mark in marks.values() for problem in mark.problems]
         judged = self._judged(submission)
         earlier = any(mark.judged != judged[name] for name, mark in marks.items())
-        return Kept(submission, (*found.problems, *ran), earlier)
+        return Kept(submission, (*found.problems, *ran), earlier, settled)
 
     def _prepare(self, submission: Submission) -> Prepared | Refused:
         try:

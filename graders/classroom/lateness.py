@@ -33,6 +33,18 @@ class LatePolicy(LateSubmissionPlugin):
         0, min=0, help="With daily: what comes after so many days earns nothing. 0: there is no such end."
     ).tag(config=True)
 
+    def told(self) -> str:
+        """Return what a late hand-in loses, in words."""
+        if self.penalty_method == "none":
+            return "it costs nothing to be late"
+        if self.penalty_method == "zero":
+            return "what is late earns nothing"
+        parts = [f"{self.percent_a_day:g} percent of what was earned"] if self.percent_a_day else []
+        parts += [f"{self.points_a_day:g} point{'s' * (self.points_a_day != 1)}"] if self.points_a_day else []
+        said = f"{' and '.join(parts) or 'nothing'} for each day that has begun"
+        said += f", after {self.minutes_of_grace} minutes of grace" if self.minutes_of_grace else ""
+        return f"{said}, and all of it after {self.days_at_most} days" if self.days_at_most else said
+
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float | None:
         """Return what a late hand-in loses.
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from graders.classroom.course import Course
 from graders.classroom.gradebook import Records
 from graders.classroom.roster import ROSTER, read_roster
+from graders.classroom.submission import handed_in as handed_in_at
 from graders.notebook.problem import printable
 
 MOST = 20  # names in a line
@@ -100,11 +101,14 @@ def overview(course: Course, records: Records) -> Overview:
         handed_in = set(course.students(name))
         seen |= handed_in
         times = records.times(name) if name in known else {}
-        late = sum(bool(when and due and when > due) for when, due in times.values())
         extended = records.extensions(name) if name in known else {}
         waiting = tuple(sorted(s for s in handed_in if scores.get(s, {}).get(name) is None))
         words = tuple(f"{printable(student, 60)} {length_of(more)}" for student, more in sorted(extended.items()))
         due = records.due(name) if name in known else None
+        for student in waiting:  # the gradebook hears of their time when they are graded
+            until = due + extended.get(student, timedelta()) if due else None
+            times[student] = handed_in_at(course.submission(student, name).folder), until
+        late = sum(bool(when and until and when > until) for when, until in times.values())
         rows.append(SetRow(name, due, len(handed_in), waiting, late, words))
     return Overview(frozenset(roster.ids) if roster else None, frozenset(seen), tuple(rows))
 

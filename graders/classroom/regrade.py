@@ -31,6 +31,7 @@ from graders.notebook.problem import Problem, printable
 
 KEPT = "regraded"  # in the course's folder
 BEFORE = "before.json"  # what the gradebook held; written first
+EVEN = 10  # names of those whose total stays, in a line
 
 
 @dataclass(frozen=True)
@@ -283,10 +284,15 @@ def told(assignment: str, changes: Sequence[Change], means: tuple[float, float],
     lines = [f"{assignment}: of {graded} graded again {gain} would gain and {lose} would lose points; "]
     lines[0] += f"the mean goes from {means[0]:.2f} to {means[1]:.2f}."
     for change in changes:
+        if change.after == change.before:
+            continue
         newer = "  (a newer file than the one graded before)" if change.newer else ""
         moved = f"{change.before:g} -> {change.after:g}  ({change.after - change.before:+g})"
         lines.append(f"  {printable(change.student, 60)}  {moved}{newer}")
         lines += [f"      {difference}" for difference in change.differences]
+    if even := [printable(c.student, 60) for c in changes if c.after == c.before]:
+        more = f" and {len(even) - EVEN} more" if len(even) > EVEN else ""
+        lines.append(f"  the same total, other points of checks: {', '.join(even[:EVEN])}{more}")
     return lines
 
 

@@ -141,6 +141,9 @@ def _repair_cell(cell: Notebook, original: Original, problems: Findings) -> None
             cell.pop(key, None)
         if original.cell_type == "code":
             cell |= {"outputs": [], "execution_count": None}
+    if _of_another_release(cell, meta, original):
+        cell["metadata"]["nbgrader"] = meta = truth
+        cell["source"] = original.source if original.locked else cell["source"]
     given = {"checksum": None, "cell_type": original.cell_type, "task": False} | meta
     wrong = [key for key in truth if key != "checksum" and not _equal(given.get(key), truth[key])]
     if changed := sorted([*wrong, *(meta.keys() - truth.keys())]):
@@ -154,11 +157,28 @@ def _repair_cell(cell: Notebook, original: Original, problems: Findings) -> None
         cell["metadata"]["nbgrader"] = truth
     if tags := cell["metadata"].pop("tags", None):
         problems.repaired(Code.CELL_TAGS, f"cell {name} has the tags {quoted(tags)}", "Graded without them.")
-    edited = _normal(cell["source"]) != _normal(original.visible)
+    edited = _normal(cell["source"]) not in (_normal(original.visible), _normal(original.source))
     if original.locked and edited and original.with_source(cell["source"]).checksum != meta.get("checksum"):
         what = f"the text of the locked cell {name} was changed"
         problems.repaired(Code.CELL_TEXT, what, "The released text is graded.")
         cell["source"] = original.source
+
+
+def _of_another_release(cell: Notebook, meta: Mapping[str, Any], original: Original) -> bool:
+    """Return whether a grade cell is as a release had it in which it was worth other points: its checksum says so.
+
+    A student can make such a checksum as well, and gains nothing by it: the points and the text are put right.
+    """
+    points = meta.get("points")
+    if (
+        not original.grade
+        or isinstance(points, bool)
+        or not isinstance(points, int | float)
+        or points == original.points
+    ):
+        return False
+    then = replace(original, points=float(points)).with_source(cell["source"])
+    return {**meta, "points": float(points)} == then.metadata()
 
 
 def _equal(one: object, other: object) -> bool:
