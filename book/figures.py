@@ -827,3 +827,43 @@ def speed_by_length(rows, width):
         ax.set(title=f"{finding}{kind}, TFLOP/s", ylim=(0, None), xlim=(460, 120_000))
         ax.spines["bottom"].set_bounds(lengths[0], lengths[-1])
     axes[-1].set_xlabel("N, the number of queries and of keys")
+
+
+def fixed_point_path():
+    """Draw z = cos z, iterated from 0, and the one slope that the derivative of its solution needs."""
+    ax, z, at = canvas(height=4)[1][0], torch.linspace(-0.05, 1.12, 200), torch.tensor(0.0)
+    path, near = [(0.0, 0.0)], torch.tensor([-0.16, 0.16])
+    for _ in range(20):
+        path += [(at, at.cos()), (at.cos(), at.cos())]
+        at = at.cos()
+    ax.plot(z, z, "--", color=INK, lw=1)
+    ax.plot(z, z.cos(), color=BLUE)
+    ax.plot(*zip(*path, strict=True), color=BLUE, lw=1)
+    ax.plot(at + near, at.cos() - near * at.sin(), color=ORANGE, lw=5)
+    ax.plot(at, at.cos(), "o", color=ORANGE, ms=8)
+    ax.text(0.03, 0.01, "start", color=BLUE)
+    ax.text(0.03, 0.6, "20 steps:\nforward", color=BLUE, va="center")
+    ax.text(0.93, 0.6, f"one step,\nslope −{at.sin():.2f}:\nbackward", color=ORANGE, va="top", ha="center")
+    ax.text(0.31, 0.25, "y = z")
+    ax.text(0.3, 1.0, "y = cos z", color=BLUE)
+    ax.set(xlabel="z", ylabel="one step", ylim=(0, 1.1), xlim=(-0.05, 1.12))
+    ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+
+
+def gradient_errors(ks, by_loop, by_adjoint, by_one):
+    """Plot how far three gradients of an iteration's solution are off, by the number of steps.
+
+    Args:
+        ks: numbers of steps.
+        by_loop: the error of autograd through the loop, at each.
+        by_adjoint: that of the adjoint, with as many steps.
+        by_one: that of the last step alone.
+    """
+    ax = canvas(height=3.4)[1][0]
+    ax.semilogy(ks, by_one, ":", color=RED)
+    ax.semilogy(ks, by_loop, "--", color=ORANGE)
+    ax.semilogy(ks, by_adjoint, "-", color=ORANGE)
+    ax.text(ks[-1], 0.45, "the last step alone", color=RED, ha="right")
+    ax.text(25, 3e-3, "through the loop", color=ORANGE)
+    ax.text(6, 2e-5, "the adjoint", color=ORANGE)
+    ax.set(xlabel="steps", title="error of the slope", xlim=(0, ks[-1] + 1), yticks=[1, 1e-2, 1e-4, 1e-6, 1e-8])
