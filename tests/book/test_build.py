@@ -37,6 +37,7 @@ TERMS = {  # what a reader would look for on each page
     "book/c_transforms": "tangent",
     "book/d_kernels": "triton",
     "book/e_checklist": "checklist",
+    "book/f_implicit": "sinkhorn",
     "book/review": "gradreview",
     "book/jax": "custom_vjp",
     "book/functions": "softplus",

@@ -256,6 +256,16 @@ def solve_dense(f: Callable, lower: Tensor, diag: Tensor, upper: Tensor, rhs: Te
     return f(torch.diag(diag) + torch.diag(lower, -1) + torch.diag(upper, 1), rhs)
 
 
+def penalised(w: Tensor, lam: Tensor, x: Tensor) -> Tensor:
+    """A loss that is convex in w."""
+    return F.softplus(x @ w).sum() + lam / 2 * (w - 1).square().sum()
+
+
+def definite(m: Tensor) -> Tensor:
+    """A symmetric positive definite matrix."""
+    return m @ m.mT + torch.eye(len(m), dtype=m.dtype)
+
+
 def gated(f: Callable, x: Tensor, bias: Tensor) -> Tensor:
     """A gated GELU, composed."""
     p, q = (x + bias).chunk(2, -1)
@@ -275,6 +285,18 @@ def lsq(g: Tensor, x: Tensor, scale: Tensor, bits: int, signed: bool = True) -> 
     slope = torch.where(q > high, high, torch.where(q < low, low, q - x / scale))
     return within(g, q, low, high), (g * slope).sum() / (x.numel() * high) ** 0.5
 
+
+SETTLES = Case(  # a step whose derivative is 0.8 at most
+    [
+        (
+            lambda z, w, x: torch.tanh(z @ w.mT + x),
+            torch.zeros(2, dtype=torch.float64),
+            1e-12,
+            t(0.1, 0.7, -0.7, 0.1).reshape(2, 2).detach().requires_grad_(),
+            t(0.1, -0.2),
+        )
+    ]
+)
 
 CASES: dict[str, dict[str, Case]] = {
     "01_relu.ipynb": {
@@ -428,6 +450,27 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "e_checklist.ipynb": {
         "Hinge": Case([(X, t(0.1)), (X, t(-3, -1, 0, 0, 1, 2))]),
+    },
+    "f_implicit.ipynb": {
+        "FixedPoint": SETTLES,
+        "FixedPointAgain": SETTLES,
+        "Argmin": Case(
+            [
+                (
+                    penalised,
+                    torch.zeros(2, dtype=torch.float64),
+                    torch.tensor(0.3, dtype=torch.float64, requires_grad=True),
+                    SQUARE,
+                )
+            ]
+        ),
+        "Solve": Case([(SQUARE, t(1, -2))]),
+        "Tridiagonal": Case([(*BANDS[:3], normal(4))], solve_dense),
+        "ConjugateGradients": Case(
+            [(normal(4, 4), normal(4, seed=1))],
+            lambda f, m, b: f(definite(m), b),
+            call=lambda function: lambda m, b: function.apply(definite(m), b, 1e-12),
+        ),
     },
 }
 UNSHOWN = {"d_kernels.ipynb"}  # what it breaks is a source in C++

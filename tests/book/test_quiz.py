@@ -23,7 +23,12 @@ from graders.sets import load
 from tests.book.book_build import ROOT
 
 CHAPTERS = sorted(path.stem for path in ROOT.glob("book/[0-9][0-9]_*.ipynb"))
-APPENDICES = ["b_library", "c_transforms", "d_kernels"]  # which teach; the other two are for looking things up
+APPENDICES = [
+    "b_library",
+    "c_transforms",
+    "d_kernels",
+    "f_implicit",
+]  # which teach; the other two are for looking things up
 HEADING = "## Predict, then run"
 DETAILS = r"<details><summary>Answer {}</summary>\n\n(.+?)\n\n</details>"
 LETTERS = re.compile(r"\*\*([a-d])\*\*")
@@ -115,6 +120,11 @@ ANSWERS: dict[str, Answers] = {  # the right letter, and what the cell prints of
     "b_library": [("c", "1: True [0.0, 0.0, 0.0]"), ("b", "2: SUCCESS"), ("b", "3: []")],
     "d_kernels": [("c", "1: 4\n"), ("b", "2: 2048.0"), ("c", "3: the gradient of y.sum() alone: True\n3: trying to")],
     "c_transforms": [("b", "1: ['right', 'no rule']"), ("a", "2: {'right': 3} right"), ("c", "3: WRONG right")],
+    "f_implicit": [
+        ("b", "1: [16, 16]"),
+        ("a", "2: 0.3536, right 0.3536"),
+        ("b", "3: gradcheck False\n   backward exact: True"),
+    ],
 }
 
 

@@ -12,7 +12,7 @@ from graders.sets import load, names
 from tests.book.book_build import ROOT
 from tools.turns import Turn, TurnError, filled, turns
 
-RIGHT = {  # by chapter and turn: what the cell that asks prints where the line is right, and at no other time
+RIGHT = {  # by page and turn: what the cell that asks prints where the line is right, and at no other time
     "01_relu": {
         "numbers": "the same as autograd: True",
         "relu": "All 5 checks hold.",
@@ -92,6 +92,12 @@ RIGHT = {  # by chapter and turn: what the cell that asks prints where the line 
         "ds": "one tile:  True\ntwo tiles: True",
         "keep": "All 3 checks hold.",
         "catch": "right version passes: True\nwrong version passes: False",
+    },
+    "f_implicit": {
+        "slope": "the same: True",
+        "adjoint": "as a solve with the matrix: True",
+        "optimum": "as by the formula: True",
+        "matrix": "the same as torch's: True",
     },
 }
 FIRST = 420  # words before the first turn
