@@ -121,7 +121,7 @@ ANSWERS: dict[str, Answers] = {  # the right letter, and what the cell prints of
     "d_kernels": [("c", "1: 4\n"), ("b", "2: 2048.0"), ("c", "3: the gradient of y.sum() alone: True\n3: trying to")],
     "c_transforms": [("b", "1: ['right', 'no rule']"), ("a", "2: {'right': 3} right"), ("c", "3: WRONG right")],
     "f_implicit": [
-        ("b", "1: [16, 16]"),
+        ("b", "1: 18 steps, 16 bytes\n1: 41 steps, 16 bytes"),
         ("a", "2: 0.3536, right 0.3536"),
         ("b", "3: gradcheck False\n   backward exact: True"),
     ],
