@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -564,6 +565,13 @@ def test_what_refuses_a_second_derivative_is_so_marked() -> None:
     assert refused == {place for place in marked if place in RIGHT}
 
 
+@dataclass(eq=False)
+class Held:
+    """A saved tensor; it is gone with the graph, such as one that a forward makes and drops."""
+
+    tensor: Tensor
+
+
 class Spy:
     """A Function in whose place it stands: it notes arguments, outputs, and what autograd keeps."""
 
@@ -573,8 +581,16 @@ class Spy:
 
     def apply(self, *args: Any) -> Any:
         """Call the Function."""
-        with saved_tensors_hooks(lambda t: self.kept.append(t) or t, lambda t: t):
+        packed = []
+
+        def pack(tensor: Tensor) -> Held:
+            held = Held(tensor)
+            packed.append(weakref.ref(held))
+            return held
+
+        with saved_tensors_hooks(pack, lambda held: held.tensor):
             self.args, self.outputs = args, self.function.apply(*args)
+        self.kept = [held.tensor for each in packed if (held := each()) is not None]
         return self.outputs
 
     def names(self) -> dict[int, str]:
