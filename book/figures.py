@@ -831,8 +831,8 @@ def speed_by_length(rows, width):
 
 def fixed_point_path():
     """Draw z = cos z, iterated from 0, and the one slope that the derivative of its solution needs."""
-    ax, z, at = canvas(height=4)[1][0], torch.linspace(-0.05, 1.12, 200), torch.tensor(0.0)
-    path, near = [(0.0, 0.0)], torch.tensor([-0.16, 0.16])
+    ax, z = canvas(height=4)[1][0], torch.linspace(-0.05, 1.12, 200, dtype=torch.float64)
+    path, near, at = [(0.0, 0.0)], torch.tensor([-0.16, 0.16]), 0 * z[0]
     for _ in range(20):
         path += [(at, at.cos()), (at.cos(), at.cos())]
         at = at.cos()
