@@ -283,16 +283,18 @@ def told(assignment: str, changes: Sequence[Change], means: tuple[float, float],
         return [f"{assignment}: nothing changes for any of the {graded} graded again."]
     lines = [f"{assignment}: of {graded} graded again {gain} would gain and {lose} would lose points; "]
     lines[0] += f"the mean goes from {means[0]:.2f} to {means[1]:.2f}."
+    even = [c for c in changes if c.after == c.before and not any("by hand" in str(each) for each in c.differences)]
     for change in changes:
-        if change.after == change.before:
+        if change in even:
             continue
         newer = "  (a newer file than the one graded before)" if change.newer else ""
         moved = f"{change.before:g} -> {change.after:g}  ({change.after - change.before:+g})"
         lines.append(f"  {printable(change.student, 60)}  {moved}{newer}")
         lines += [f"      {difference}" for difference in change.differences]
-    if even := [printable(c.student, 60) for c in changes if c.after == c.before]:
+    if even:
+        names = ", ".join(printable(change.student, 60) for change in even[:EVEN])
         more = f" and {len(even) - EVEN} more" if len(even) > EVEN else ""
-        lines.append(f"  the same total, other points of checks: {', '.join(even[:EVEN])}{more}")
+        lines.append(f"  the same total, other points of checks: {names}{more}")
     return lines
 
 

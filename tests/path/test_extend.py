@@ -194,3 +194,33 @@ def test_a_setting_that_cannot_be_meant_is_refused_before_anything_is_graded(cou
         file.write(f"c.{line}\n")
     code, _, err = here(course, "grade", "tiny")
     assert code == 2 and err.startswith("graders: nbgrader_config.py: ") and said in err and err.count("\n") == 1
+
+
+def test_a_class_that_is_misspelt_is_refused(course, here):
+    with (course / "nbgrader_config.py").open("a", encoding="utf-8") as file:
+        file.write('c.LatePolcy.penalty_method = "daily"\n')
+    code, _, err = here(course, "grade", "tiny")
+    assert (code, err) == (2, "graders: nbgrader_config.py: nothing is called LatePolcy. Did you mean LatePolicy?\n")
+
+
+def test_the_policy_is_told_and_whose_points_it_changed(course, here):
+    settings = course / "nbgrader_config.py"
+    settings.write_text(settings.read_text(encoding="utf-8").replace(ZERO, DAILY), encoding="utf-8")
+    out = here(course, "init", "--check")[1]
+    policy = "10 percent of what was earned for each day that has begun, after 15 minutes of grace"
+    assert f"ok       late hand-ins: {policy}, and all of it after 3 days\n" in out
+    assert (
+        "2 submissions have other points than before, by the due date and the late policy."
+        in here(course, "grade", "tiny")[1]
+    )
+    assert "than before" not in here(course, "grade", "tiny")[1]
+
+
+def test_who_is_late_is_counted_before_grading_and_students_have_names(course, here):
+    (course / "students.csv").write_text("id,first_name,last_name\nada,Ada,B\nben,Ben,C\nzoe,Zoe,de Wit\n")
+    (hand_in(course, "zoe", **RIGHT).parent / "timestamp.txt").write_text("2026-03-02 12:00:00 UTC")
+    assert here(course, "class")[1].splitlines()[-1].split()[-4:] == ["UTC", "3", "2", "3"]
+    assert "01_tiny: zoe: due" in here(course, "extend", "tiny", "Zoe de Wit", "+3d")[1]
+    assert here(course, "class")[1].splitlines()[-1].split()[-5:] == ["3", "2", "2", "zoe", "+3d"]
+    code, _, err = here(course, "extend", "tiny", "Zo Wit", "+3d")
+    assert code == 2 and "there is no student Zo Wit" in err

@@ -46,6 +46,7 @@ def test_from_an_empty_folder_to_a_class(course, here, run):
         "gradebook": "ok",
         "students": "note",
         "inputs": "ok",
+        "late hand-ins": "ok",
         "due dates": "note",
     }
     assert "gradebook.db, which the first grading makes" in out and not (course / "gradebook.db").exists()

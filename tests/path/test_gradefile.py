@@ -235,6 +235,16 @@ def test_a_namesake_gets_no_grade(file):
     assert "ada has 20 and no row in the file: enter it by hand." in filled.lines
 
 
+def test_another_set_s_column_is_not_written_over(file):
+    with pytest.raises(CourseError, match="is called as 02_sigmoid, and its grades would be lost"):
+        fill(read_table(file(CANVAS)), SET, SCORES, 20.0, Roster(PEOPLE), "02 Sigmoid (9002)", ["02_sigmoid"])
+
+
+def test_a_name_with_a_comma_is_parted_there(file):
+    text = CANVAS.replace("Byron, Ada", "van der Berg, Anna")
+    assert "ada,Anna,van der Berg," in roster_of(read_table(file(text)))
+
+
 def test_a_row_about_the_columns_is_nobody(file):
     text = CANVAS.replace("    Points Possible", ",,,,,Manual Posting,,\r\n    Points Possible").replace(
         "kim1,", "k@x.org,"

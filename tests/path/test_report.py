@@ -171,12 +171,14 @@ def test_students_to_talk_to():
         "weak": row("weak", 6, 7, 5),
         "skipped": row("skipped", 18, None, 17),
         "ahead": row("ahead", 20, 20, 20, 20),
+        "blank": row("blank", 18, 18, 0),
     }
     found = {one.student: one.why for one in concerns(sets, handed, worth)}
     assert found == {
         "fell": "had 92% of the points before, and 45% in 03_c",
         "stopped": "handed in nothing since 01_a: 2 sets are missing",
         "never": "handed in none of the 3 sets that most have handed in",
+        "blank": "earned nothing in 03_c: was it handed in as it was given out?",
     }
 
 
