@@ -82,7 +82,7 @@ def give(
         say: gets a line on how far it is.
     """
     feedback = Path(course.dirs.format_path(course.dirs.feedback_directory, ".", ".")).resolve()
-    notes = feedback / f".{assignment}.json"
+    notes = feedback / noted(assignment)
     known = _read(notes)
     pages = {student: _pages(course, assignment, student) for student in students}
     now = _digests(course, gradebook, assignment, [student for student in students if pages[student]])
@@ -115,6 +115,11 @@ def give(
         f"{printable(student, 60)}: no page could be made: see `nbgrader generate_feedback`" for student in silent
     ]
     return Given(tuple(sorted(made)), tuple(sorted({*now} - {*stale})), tuple(lines))
+
+
+def noted(assignment: str) -> str:
+    """Return the name of the file, beside the students' folders, that says what a set's pages were made of."""
+    return f".{assignment}.json"
 
 
 def _pages(course: Course, assignment: str, student: str) -> list[Path]:

@@ -15,7 +15,7 @@ import nbformat
 
 from graders.classroom.course import Course
 from graders.classroom.errors import CourseError
-from graders.classroom.giving import give
+from graders.classroom.giving import give, noted
 from graders.classroom.gradebook import Records
 from graders.classroom.grading import Grading
 from graders.classroom.report import table
@@ -51,7 +51,10 @@ def clear(course: Course) -> None:
     Raises:
         SampleError: some of it is someone else's.
     """
-    there = [(path.name, f"{step}/") for step in STEPS for path in (course.root / step).glob("*")]
+    notes = f"feedback/{noted('*')}"  # beside the students' folders
+    there = [
+        (path.name, f"{step}/") for step in STEPS for path in (course.root / step).glob("*") if not path.match(notes)
+    ]
     with Records(course) as records:
         there += [(name, "gradebook.db") for name in records.scores()[0]]
     own = {*students(course.root), *LEFT_BEHIND}

@@ -163,6 +163,7 @@ def test_someone_elses_work_is_left_alone(tmp_path):
     shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
     (tmp_path / "submitted/zoe").mkdir(parents=True)
     (tmp_path / "feedback/amara").mkdir(parents=True)
+    (tmp_path / "feedback/.01_relu.json").write_text("{}", encoding="utf-8")  # an earlier run's, of no person
     (tmp_path / "submitted/jane doe").mkdir(parents=True)
     said = "jane doe is not in the sample class, nor is 1 more: sample would remove submitted/; run it in another clone"
     with pytest.raises(sample.SampleError, match=said):
@@ -180,6 +181,16 @@ def test_someone_elses_work_is_left_alone(tmp_path):
         gradebook.remove_student("yan")
     sample.clear(Course(tmp_path))
     assert not (tmp_path / "feedback").exists() and not (tmp_path / "gradebook.db").exists()
+
+
+def test_a_second_run_clears_what_the_first_one_left(course, tmp_path):
+    for name in ("sample", "solutions", *sample.STEPS):
+        shutil.copytree(course.root / name, tmp_path / name)
+    for name in ("nbgrader_config.py", "gradebook.db"):
+        shutil.copy(course.root / name, tmp_path)
+    assert [*(tmp_path / "feedback").glob(".*.json")], "which pages were made is noted no longer"
+    sample.clear(Course(tmp_path))
+    assert not any((tmp_path / name).exists() for name in (*sample.STEPS, "gradebook.db"))
 
 
 @pytest.mark.parametrize(
