@@ -51,6 +51,7 @@ NOT_ASKED: dict[str, dict[str, str]] = {
         "number 1: negative": "there is no tensor to hold large inputs, so the mutant is no other function",
     },
     "hvp": {"order 1": "the text leaves open whether the result carries a graph, so it is not differentiated"},
+    "StreamedSoftmax": {"number 0: negative": "size is 1 or more, says the text"},
     "FakeQuantize": _ABOVE_0,
     "FakeQuantizePerChannel": {**_ABOVE_0, "number 0: negative": "axis is 0 or more, says the text"},
     "LSQ": _ABOVE_0,
