@@ -44,7 +44,10 @@ CONSTANT_UPSTREAM = (
 
 
 def epsilon(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Find, in float64 and before `precise` does, an output off by what a power of ten in the logarithm does to it."""
+    """Find, in float64 and before `precise` does, an output off by what a power of ten does to it.
+
+    That is: added to a sum of exponentials or a probability before the logarithm, or to the sum before a division.
+    """
     mine, right = yours.outputs[0], expected.outputs[0]
     if not mine.dtype == right.dtype == DOUBLE or torch.allclose(mine, right, rtol=1e-10, atol=1e-10):
         return None
@@ -52,20 +55,26 @@ def epsilon(call: str, case: Case, yours: Record, expected: Record) -> Finding |
         x, dim = case.args[:2]
         m = x.amax(dim, keepdim=True).reshape(right.shape)
         sizes = (torch.expm1(mine - right) * (right - m).exp())[right.isfinite()]
-        where = "the sum"
+        where = "the sum before the logarithm"
         instead = "After the shift that is at least 1, and in a row of -inf its logarithm is to be -inf."
     elif call.startswith("CrossEntropy."):  # the mean of -log(p + epsilon), p the target's probability; to first order
         x, target = case.args
         sizes = (right - mine).reshape(1) / (torch.logsumexp(x, 1) - x.gather(1, target[:, None])[:, 0]).exp().mean()
-        where = "the probability"
+        where = "the probability before the logarithm"
         instead = "Make the logarithm of the softmax by a subtraction, and nothing needs that."
+    elif call.startswith("StreamedSoftmax."):  # e / (sum + epsilon)
+        x = case.args[0]
+        sums = (x - x.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True)
+        sizes = ((right / mine - 1) * sums)[right > 1e-9]
+        where = "the sum before the division"
+        instead = "After the shift that is at least 1, so nothing needs it."
     else:
         return None
     size = sizes.amax().item() if sizes.numel() else 0.0
     power = 10.0 ** round(math.log10(size)) if 0 < size < 0.01 else 0.0
     if not power or not torch.allclose(sizes, torch.full_like(sizes, power), rtol=1e-2, atol=0):
         return None
-    text = f"Your value is off by what {power:g}, added to {where} before the logarithm, does to it. {instead}"
+    text = f"Your value is off by what {power:g}, added to {where}, does to it. {instead}"
     return Finding("epsilon", text, {"case": look.describe(call, case)})
 
 

@@ -149,10 +149,14 @@ task = Task(
             about="a pass holds its result and little more, keeps the output alone, changes nothing",
             why="Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
             cases=lambda d: [
-                d.case("rows", moderate(d)(3, 5), 2, watch=WATCHED, between=(moderate(d)(3, 6), 4)),
+                # what a shorter row, in other pieces, leaves behind does not cover this one
+                d.case("rows", moderate(d)(3, 5), 2, watch=WATCHED, between=(moderate(d)(3, 3), 1)),
                 d.case("float32", moderate(d)(2, 5, dtype=SINGLE), 3, watch=("state", "overwrite")),
                 d.case("one column", moderate(d)(2, 1), 1, watch=("overwrite",)),
                 d.case("a row of 32 pieces", moderate(d)(1, 24 * PIECES), 24, watch=("trace",)),
+                d.case("32 pieces, not 2", moderate(d)(10, 2 * PIECES), 2, watch=("trace",)),
+                # twice as many: a piece may be widened to float64, a copy of the row in float32 is too much
+                d.case("float16, 64 pieces", moderate(d)(1, 48 * PIECES, dtype=HALF), 24, watch=("trace",)),
             ],
             looks=(
                 *GRADIENT[:4],
@@ -519,6 +523,35 @@ def maximum_of_the_piece(m, piece):
     return torch.where(high == -INF, m, high)
 
 
+@wrong.step(
+    "maximum",
+    "value",
+    "You keep the 0 that stands in for a maximum of -inf as the maximum itself, and numbers below 0 never beat it: around -1000 "
+    "every exp is 0, and 0 / 0 is nan. Subtract 0 while a row has shown nothing but -inf, and let its maximum stay -inf.",
+)
+def guard_kept_as_maximum(m, piece):
+    return Pieces.shift(torch.maximum(m, piece.amax(-1, keepdim=True)))
+
+
+@task.mistake(
+    "value",
+    "You write the numerators in the first loop, each relative to the maximum so far. When a later piece brings a larger one you "
+    "rescale the sum, but not what is written already: write in a second loop, or rescale that too.",
+)
+class numerators_not_rescaled(Pieces):
+    @classmethod
+    def forward(cls, x, size):
+        y, m = torch.zeros_like(x), torch.full_like(x[..., :1], -INF)
+        ell = torch.zeros_like(m)
+        for columns in cls.cut(x, size):
+            high = cls.maximum(m, x[..., columns])
+            shift = cls.shift(high)
+            y[..., columns] = (x[..., columns] - shift).exp()
+            ell = ell * cls.shrink(m, shift) + y[..., columns].sum(-1, keepdim=True)
+            m = high
+        return y / ell
+
+
 @task.mistake(
     "value",
     "You take exp of x as it is: in float32 it overflows above 88.7, and below -104 a row is 0 / 0. Subtract the largest "
@@ -555,6 +588,35 @@ class shift_of_everything(Pieces):
 def epsilon_in_denominator(x, size):
     m, ell = Pieces.state(x, size)
     return m, ell + 1e-6
+
+
+@wrong.step(
+    "state",
+    "value",
+    "You add a number like 1e-8 to the sum before you divide. In float64 that costs half of the digits. Nothing needs it: after "
+    "the shift the sum is at least 1.",
+)
+def tiny_epsilon_in_denominator(x, size):
+    m, ell = Pieces.state(x, size)
+    return m, ell + 1e-8
+
+
+@wrong.step(
+    "state",
+    "value",
+    "Your sum is float32: torch.zeros(shape) makes it so, and what you add to it in place loses half of its digits where x is "
+    "float64. Take torch.zeros_like of the maximum.",
+)
+def sum_in_float32(x, size):
+    m = torch.full_like(x[..., :1], -INF)
+    ell = torch.zeros(m.shape)
+    for columns in Pieces.cut(x, size):
+        high = Pieces.maximum(m, x[..., columns])
+        shift = Pieces.shift(high)
+        ell *= (m - shift).exp()
+        ell += (x[..., columns] - shift).exp().sum(-1, keepdim=True)
+        m = high
+    return m, ell
 
 
 @wrong.step(
@@ -712,6 +774,20 @@ def buffer_in_float32(ctx, y, g):
     return grad, None
 
 
+@wrong.backward(
+    "gradient",
+    "Your D is float32: torch.zeros(shape) makes it so, and what you add to it in place loses half of its digits where x is "
+    "float64. Take torch.zeros_like of y[..., :1].",
+)
+def d_in_float32(ctx, y, g):
+    d, grad = torch.zeros(y[..., :1].shape), torch.zeros_like(y)
+    for columns in Pieces.cut(y, ctx.size):
+        d += Pieces.part(y[..., columns], g[..., columns])
+    for columns in Pieces.cut(y, ctx.size):
+        grad[..., columns] = Pieces.term(y[..., columns], g[..., columns], d)
+    return grad, None
+
+
 @wrong.saves(
     "second_order",
     "Your first derivative is right, but what you saved is a copy of the output, or a softmax made on the way: a constant for "
@@ -777,6 +853,62 @@ def twice_in_backward(y, g):
 
 @task.mistake(
     "memory",
+    "Where size is small, your pieces have more than size columns. x.chunk(size), for one, makes size pieces, each of n / size "
+    "columns; x.split(size, -1) makes pieces of size columns.",
+)
+class size_taken_for_count(Pieces):
+    @staticmethod
+    def cut(x, size):
+        columns = -(-x.shape[-1] // size)
+        return [slice(i, i + columns) for i in range(0, x.shape[-1], columns)]
+
+
+def _widened(cls, x, size):
+    """Return the softmax of halves, computed from a copy of the row in float32."""
+    return Pieces.forward(x.float() if x.dtype in (HALF, BRAIN) else x, size).to(x.dtype)
+
+
+def _widened_in_backward(cls, ctx, g):
+    """Return the gradient of halves, computed from copies of the rows in float32."""
+    (y,) = ctx.saved_tensors
+    p, v = (t.float() if t.dtype in (HALF, BRAIN) else t for t in (y, g))
+    d = sum(cls.part(p[..., columns], v[..., columns]) for columns in cls.cut(y, ctx.size))
+    grad = torch.zeros_like(y)
+    for columns in cls.cut(y, ctx.size):
+        grad[..., columns] = cls.term(p[..., columns], v[..., columns], d)
+    return grad, None
+
+
+@task.mistake(
+    "memory",
+    "Forward and backward hold whole rows in a wider dtype than they came in: of halves, a copy in float32 is twice the size of "
+    "x. Widen each piece for itself, inside the loop.",
+)
+class rows_widened(Pieces):
+    forward = classmethod(_widened)
+    backward = classmethod(_widened_in_backward)
+
+
+@task.mistake(
+    "memory",
+    "Your forward holds whole rows in a wider dtype than that of x: of halves, a copy in float32 is twice the size of x. Widen "
+    "each piece for itself, inside the loop.",
+)
+class rows_widened_in_forward(Pieces):
+    forward = classmethod(_widened)
+
+
+@task.mistake(
+    "memory",
+    "Your backward holds whole rows in a wider dtype than they came in: of halves, a copy in float32 is twice the size of x. "
+    "Widen each piece for itself, inside the loop.",
+)
+class rows_widened_in_backward(Pieces):
+    backward = classmethod(_widened_in_backward)
+
+
+@task.mistake(
+    "memory",
     "You keep x, and compute the softmax again in backward. The output is all that the gradient needs, and somebody holds that "
     "anyway: save it alone.",
 )
@@ -821,3 +953,21 @@ wrong.habits(
     kept_outside_ctx="You keep size or the output outside ctx, on the class or in a global: a second call overwrites it before "
     "the first one's backward. An int becomes an attribute of ctx, the output goes through ctx.save_for_backward.",
 )
+
+
+@task.mistake(
+    "memory",
+    "You keep the columns of the pieces, or their number, on the class or in a global. After a second call, of a shorter row, the "
+    "first one's backward leaves columns out: keep size on ctx, and cut again in backward.",
+)
+class columns_outside_ctx(Pieces):
+    cuts: tuple[slice, ...] = ()
+
+    @classmethod
+    def forward(cls, x, size):
+        columns_outside_ctx.cuts = tuple(Pieces.cut(x, size))
+        return Pieces.forward(x, size)
+
+    @classmethod
+    def cut(cls, x, size):
+        return columns_outside_ctx.cuts
