@@ -88,7 +88,7 @@ def in_pieces(call: str, case: Case, yours: Record, expected: Record) -> Finding
         if seen > 1.5 * own:
             text = (
                 f"At its worst moment the {where} holds {seen} bytes beside what it was given; its result has {own}. "
-                "Make the result once, and write each piece into its place."
+                "Make the result once, take size columns at a time, and write each piece into its place."
             )
             evidence = {"case": look.describe(call, case), "yours": f"{seen} bytes", "expected": f"about {own}"}
             return Finding("peak", text, evidence)
@@ -786,6 +786,16 @@ def d_in_float32(ctx, y, g):
     for columns in Pieces.cut(y, ctx.size):
         grad[..., columns] = Pieces.term(y[..., columns], g[..., columns], d)
     return grad, None
+
+
+@task.mistake(
+    "value",
+    "Your sum is float32, and so is your D: torch.zeros(shape) makes them so, and what you add to them in place loses half of its "
+    "digits where x is float64. Take torch.zeros_like of a tensor that has the dtype of x.",
+)
+class sums_in_float32(Pieces):
+    state = staticmethod(sum_in_float32)
+    backward = staticmethod(lambda ctx, g: d_in_float32(ctx, *ctx.saved_tensors, g))
 
 
 @wrong.saves(
