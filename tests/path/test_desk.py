@@ -1,10 +1,12 @@
 """What an instructor meets over a term: changed checks, hand-given scores, due dates, the exchange, a failing disk."""
 
+import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from nbformat.v4 import new_markdown_cell
 from graders.classroom.course import Course
 from graders.classroom.gradebook import Records
 from graders.classroom.points import differing
+from graders.notebook.cells import released, repair
 from tests.path.course_maker import ROOT, _meta, hand_in, make_course, release, tiny_notebook
 from tools.grade_cells import fill
 
@@ -107,6 +110,25 @@ def test_the_version_is_of_the_code_that_judges_this_set(tmp_path, monkeypatch):
         seen.add(code())
     assert len(seen) == 5
     version._code.cache_clear()
+
+
+def test_a_cell_of_a_release_with_other_points_accuses_nobody():
+    """What students handed in says what its cells were worth when it was given out, and its checksum agrees."""
+    text = (ROOT / "exercises/01_relu/relu.ipynb").read_text(encoding="utf-8")
+    theirs = nbformat.reads(text, as_version=4)
+    now = {
+        name: replace(cell, points=cell.points + 1, shown="# another text\n") if cell.grade else cell
+        for name, cell in released(json.loads(text)).items()
+    }
+    assert repair(theirs, now, "relu.ipynb") == []
+    found = released(theirs)
+    assert all(found[name].points == now[name].points and found[name].source == now[name].source for name in now)
+    forged = nbformat.reads(text, as_version=4)
+    cell = next(cell for cell in forged["cells"] if cell["metadata"].get("nbgrader", {}).get("grade"))
+    cell["metadata"]["nbgrader"]["points"] = 20
+    told = " ".join(problem.what for problem in repair(forged, released(json.loads(text)), "relu.ipynb"))
+    assert "(points 20 instead of" in told
+    assert released(forged) == released(json.loads(text))
 
 
 def test_points_in_two_places_are_refused(root, here):

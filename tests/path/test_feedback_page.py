@@ -7,10 +7,10 @@ import pytest
 from bs4 import BeautifulSoup
 
 from graders.classroom import pages
-from graders.classroom.feedback import LONGEST, clean_page
+from graders.classroom.feedback import LONGEST, _layout, clean_page
 from graders.classroom.formulas import LONGEST as LONGEST_FORMULA
 from graders.classroom.formulas import Formulas
-from graders.judge.verdict import MIME, PASTE
+from graders.judge.verdict import MIME, PASTE, Verdict
 from tests.path.course_maker import CODE, edit, hand_in, make_course, release
 
 RIGHT = {"double": "def double(x):\n    return 2 * x", "triple": "def triple(x):\n    return 3 * x"}
@@ -233,3 +233,11 @@ def test_a_lost_point_leads_to_the_book_and_is_explained_once(monkeypatch, taugh
     lines = ask("graders", "scores", "--why").stdout.splitlines()[-2:]
     told = f"think of 3. See Chapter 1: The upstream gradient ignored{f' ({address})' if site else ''}."
     assert lines[0].endswith(told) and lines[1].endswith("double type: 0 of 2. Judged once the gradient is right.")
+
+
+def test_a_score_that_a_person_changed_is_told():
+    """The page has said what the check took; what counts is another number, as in the gradebook."""
+    verdict = Verdict("double", "value", 2.0, 2.0, "Right in all 1 cases.")
+    assert "0.5 of 2 points count here: a person has changed the score." in _layout(verdict, verdict.message, 0.5)
+    for score in (2.0, None):
+        assert "a person" not in _layout(verdict, verdict.message, score)

@@ -210,18 +210,3 @@ def test_what_is_kept_and_cannot_be_read_is_one_line(course, here):
     (kept / "before.json").write_text("[]")
     code, _, err = here(course, "grade", "tiny", "--undo")
     assert code == 2 and "before.json cannot be read: restore a copy of it" in err
-
-
-def test_other_points_accuse_nobody(course, here):
-    """What students handed in says what its cells were worth when it was given out."""
-    path = course / "solutions/01_tiny/tiny.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        name = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if name in ("test_double_value", "test_double_type"):
-            cell.metadata.nbgrader["points"] = {"test_double_value": 1, "test_double_type": 3}[name]
-    nbformat.write(notebook, path)
-    code, _, err = here(course, "grade", "tiny", "--force")
-    assert (code, err) == (0, "")
-    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
-        assert gradebook.find_submission("01_tiny", "ada").max_score == 6
