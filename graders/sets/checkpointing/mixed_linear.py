@@ -1,5 +1,6 @@
 """MixedLinear: a linear layer whose products, backward's too, are computed in the dtype that forward's autocast chose."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -53,12 +54,28 @@ def _mixed(
     return d.case(name, *args, upstream=upstream, order=order, within=FORWARD[dtype], **keywords)
 
 
-def _coarse(d: Draw) -> Three:
-    """Return a layer in which numbers that bfloat16 rounds cancel."""
+def _coarse(d: Draw, which: str) -> Three:
+    """Return a layer in which numbers of one argument cancel: bfloat16 rounds them to 256, and float16 elsewhere."""
     x, weight, bias = _few(d, 2, 3), _few(d, 4, 3), _few(d, 4)
-    x[:, 0], x[:, 1] = 256 + d.between(0.6, 0.9, 2).float(), -256
-    weight[:, :2] = 2 * d.sides(4, 1).sign()
+    if which == "bias":  # the product is even, so that each dtype holds it
+        x, weight = x.sign(), weight.sign()
+        x[:, 0], bias = 256, -weight[:, 0] * (256 + d.between(0.55, 0.7, 4).float())
+        return x, weight, bias
+    coarse, other = (x, weight) if which == "x" else (weight, x)
+    coarse[:, 0], coarse[:, 1] = 256 + d.between(0.55, 0.7, len(coarse)).float(), -256
+    other[:, :2] = 2 * d.sides(len(other), 1).sign()
     return x, weight, bias
+
+
+def _rounded(d: Draw) -> list[Case]:
+    """Return cases of values under autocast in which it shows which argument was cast before all were added up."""
+    dtypes = {"bfloat16": BRAIN, "float16": HALF}
+    return [
+        d.case(f"{which} with numbers that {name} rounds, under autocast", *layer, order=0, within=FORWARD[dtype])
+        for which in ("x", "weight", "bias")
+        for layer in [_coarse(d, which)]
+        for name, dtype in dtypes.items()
+    ]
 
 
 def _under(d: Draw, order: int) -> list[Case]:
@@ -120,7 +137,7 @@ task = Task(
                 *layers(d, order=0),
                 *_under(d, order=0),
                 d.case("float32, no autocast", *layer(d, 2, 3, dtype=SINGLE), order=0),
-                d.case("numbers that bfloat16 rounds, under autocast", *_coarse(d), order=0, within="autocast"),
+                *_rounded(d),
                 *lopsided_layers(d, 0),
             ],
         ),
@@ -257,6 +274,18 @@ def _off() -> torch.autocast:
     return torch.autocast("cpu", enabled=False)
 
 
+def _other_weight(ctx: Any, g: Tensor, grad_weight: Callable[[], Tensor]) -> Three:
+    """Return the right gradients, but for that of weight."""
+    grad_x, _, grad_bias = MixedNew.backward(ctx, g)
+    with _off():
+        return grad_x, grad_weight(), grad_bias
+
+
+def _long(x: Tensor) -> Tensor:
+    """Return x as one long batch."""
+    return x.reshape(-1, x.shape[-1])
+
+
 @wrong.backward(
     "autocast",
     "Under autocast the upstream gradient has the small dtype and what you saved is float32, and a product of the two "
@@ -365,7 +394,7 @@ wrong.habits("not_differentiable_twice", caught_by="gradient")
 wrong.habits(
     caught_by="gradient",
     detached="Your first derivatives are right and your second are missing: detach (or .data) in backward cuts x and "
-    "weight out of the graph of the gradients. Use what you saved as it is.",
+    "weight out of the graph of the gradients, and so does saving views of both. Save and use them as they are.",
 )
 
 
@@ -388,6 +417,16 @@ def cast_after_the_product(x, weight, bias):
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
     with _off():
         return F.linear(x.to(weight.dtype), weight, bias).to(dtype)
+
+
+@wrong.forward(
+    "value",
+    "You add the float32 bias to the small product and cast the sum. F.linear under autocast casts all three before it "
+    "multiplies and adds: bias.to(product.dtype) first.",
+)
+def bias_not_rounded(x, weight, bias):
+    product = x @ weight.t()
+    return (product + bias).to(product.dtype)
 
 
 @wrong.forward(
@@ -439,6 +478,69 @@ def x_decides_for_all(ctx, g):
 
 
 @wrong.backward(
+    "gradient",
+    "Your gradient for bias hangs on whether weight requires one, so a bias that learns alone gets None. Each argument "
+    "has an entry of its own in ctx.needs_input_grad, and bias's is 2.",
+)
+def bias_tied_to_weight(ctx, g):
+    grad_x, grad_weight, grad_bias = MixedNew.backward(ctx, g)
+    return (grad_x, grad_weight, grad_bias) if ctx.needs_input_grad[1] else (grad_x, None, None)
+
+
+@wrong.backward(
+    "gradient",
+    "For weight you make (out, rows) of the upstream gradient by reshape(out, -1). That is no transpose: it keeps the "
+    "numbers in their order, and mixes rows and columns. Make rows first, reshape(-1, out), and then transpose: .t().",
+)
+def reshape_for_transpose(ctx, x, weight, g):
+    return _other_weight(ctx, g, lambda: g.reshape(len(weight), -1) @ _long(x).to(g.dtype))
+
+
+@wrong.backward(
+    "gradient",
+    "For an x of shape (in,) there are no leading dimensions to sum over, and sum(dim=()) sums over all. Make one long "
+    "batch and sum over its rows, g.reshape(-1, out).sum(0), or return g as it is: the engine sums it.",
+)
+def sum_over_no_dims(ctx, g):
+    return *MixedNew.backward(ctx, g)[:2], g.sum(dim=tuple(range(g.ndim - 1)))
+
+
+FLATTENED = (
+    "You make a matrix of x by flattening all dimensions but the first. Those that belong together are all but the last: "
+    "reshape(-1, x.shape[-1]). The two are the same for an x of two dimensions alone."
+)
+
+
+@wrong.backward("gradient", FLATTENED)
+def flattens_all_but_first(ctx, x, weight, g):
+    x = x.to(g.dtype)
+    return _other_weight(ctx, g, lambda: g.reshape(len(g), -1).t() @ x.reshape(len(x), -1))
+
+
+@wrong.backward("gradient", FLATTENED)
+def flatten_from_the_second_on(ctx, x, weight, g):
+    return _other_weight(ctx, g, lambda: g.flatten(1).t() @ x.to(g.dtype).flatten(1))
+
+
+VIEW_SAVED = (
+    "Your first derivatives are right, and the second do not reach {}: you save a view that forward made of it, and what "
+    "is made there has no graph behind it. Save {} as it came, and make the view in backward."
+)
+
+
+@wrong.backward("gradient", VIEW_SAVED.format("weight", "weight"), saves=lambda x, weight, bias, y: (x, weight.t()))
+def saves_a_view(x, weight_t, g):
+    with _off():
+        return _backward(g, x.to(g.dtype), weight_t.t().to(g.dtype))
+
+
+@wrong.backward("gradient", VIEW_SAVED.format("x", "x"), saves=lambda x, weight, bias, y: (_long(x), weight))
+def saves_the_long_batch(rows, weight, g):
+    with _off():
+        return _backward(g, rows.to(g.dtype), weight.to(g.dtype))
+
+
+@wrong.backward(
     "autocast",
     "Your backward computes in the dtype of the inputs, float32, where forward computed in a small one. The upstream "
     'gradient has forward\'s dtype. (Do you ask torch.is_autocast_enabled() without "cpu"? It then answers for a GPU.)',
@@ -448,16 +550,25 @@ def dtype_of_the_inputs(x, weight, g):
         return _backward(g.to(weight.dtype), x.to(weight.dtype), weight)
 
 
-@task.mistake(
+@wrong.backward(
     "autocast",
-    "In backward autocast is off, though forward ran under it, and small and float32 tensors meet. Was it off when you "
-    'noted it? torch.is_autocast_enabled() without "cpu" answers for a GPU. Or switch it off and cast by hand.',
+    "Where your backward multiplies, autocast is off, so nobody casts, and small and float32 tensors meet. Cast x and "
+    "weight to the dtype of the upstream gradient. (Or do you enter the autocast that forward noted? "
+    'torch.is_autocast_enabled() without "cpu" answers for a GPU, so it noted that it was off.)',
 )
-class autocast_of_the_gpu(MixedNoted):
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:2])
-        ctx.cast = {"enabled": torch.is_autocast_enabled(), "dtype": torch.get_autocast_dtype("cpu")}
+def nobody_casts(x, weight, g):
+    with _off():
+        return _backward(g, x, weight)
+
+
+@wrong.backward(
+    "autocast",
+    "In backward you cast weight and not x, which may be float32 as well, as the first layer's is. Cast both to the "
+    "dtype of the upstream gradient: what has it already stays as it is.",
+)
+def x_not_cast(x, weight, g):
+    with _off():
+        return _backward(g, x, weight.to(g.dtype))
 
 
 @wrong.backward(
@@ -470,6 +581,36 @@ def asked_in_backward(x, weight, g):
     if torch.is_autocast_enabled("cpu"):
         x, weight, g = (t.to(torch.get_autocast_dtype("cpu")) for t in (x, weight, g))
     return _backward(g, x, weight)
+
+
+@wrong.backward(
+    "autocast",
+    "Your backward takes the dtype of the autocast that it stands in. loss.backward() usually stands in none, so after a "
+    "forward in a small dtype you compute in float32, and within one a float32 layer gets small products. Go by the "
+    "dtype of the upstream gradient, which is forward's.",
+)
+def state_asked_in_backward(x, weight, g):
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+    with _off():
+        return _backward(*(t.to(dtype) for t in (g, x, weight)))
+
+
+@task.mistake(
+    "gradient",
+    'You note torch.get_autocast_dtype("cpu") in forward, and not whether autocast is on. It has an answer, bfloat16, '
+    "when it is off, too, and your backward then computes a float64 layer in that. Cast to the dtype of the output, or "
+    "of the upstream gradient.",
+)
+class autocast_dtype_though_off(MixedNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        MixedNew.setup_context(ctx, inputs, output)
+        ctx.dtype = torch.get_autocast_dtype("cpu")
+
+    @staticmethod
+    def backward(ctx, g):
+        with _off():
+            return _backward(*(t.to(ctx.dtype) for t in (g, *ctx.saved_tensors)))
 
 
 @wrong.backward(
@@ -550,3 +691,23 @@ class dtype_outside_ctx(MixedNew):
         x, weight = (t.to(dtype) for t in ctx.saved_tensors)
         with _off():
             return _backward(g.to(dtype), x, weight)
+
+
+@task.mistake(
+    "contract",
+    "You note forward's autocast outside ctx, on the class or in a global, as forward has no ctx here. The next forward, "
+    "which may run outside autocast, writes over it before your backward enters it. setup_context has a ctx: note it there.",
+)
+class state_on_the_class(MixedNew):
+    cast = {"enabled": False, "dtype": torch.bfloat16}
+
+    @staticmethod
+    def forward(x, weight, bias):
+        enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        state_on_the_class.cast = {"enabled": enabled, "dtype": dtype}
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, g):
+        with torch.autocast("cpu", **state_on_the_class.cast):
+            return _backward(g, *ctx.saved_tensors)
