@@ -13,6 +13,7 @@ from contextlib import redirect_stdout
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import nbformat
@@ -111,6 +112,29 @@ def test_a_mistake_that_a_check_lets_pass_is_noticed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tests.graders.test_solutions.cells", lambda path: blind)
     task = graders.sets.load("relu")["Square"]
     assert all(passes for _, passes in _tried(path, task))
+
+
+class VjpOfTorch(torch.autograd.Function):
+    """A square whose gradient is torch's."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return torch.func.vjp(lambda x: x * x, *ctx.saved_tensors)[1](g)[0]
+
+
+def test_a_backward_of_torch_func_hears_that_it_is_to_be_written() -> None:
+    """And not that torch.func does not support the hooks, which are the check's."""
+    path = next(p for p in NOTEBOOKS if p.stem == "relu")
+    said = visible(path, graders.sets.load("relu")["Square"], VjpOfTorch.apply)
+    assert said == "AssertionError: Backward calls torch.func. Write the gradient yourself, from tensors."
 
 
 # --- the texts --------------------------------------------------------------------------------------------------------
