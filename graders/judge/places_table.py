@@ -647,6 +647,7 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "MixedLinear.x_decides_for_all": FLAGS,
     "MixedLinear.wide_copy_saved": COPY,
     "MixedLinear.autocast_dtype_though_off": MIXED,
+    "MixedLinear.autocast_around_preferred": MIXED,
     "MixedLinear.bias_tied_to_weight": FLAGS,
     "MixedLinear.sum_over_no_dims": SHAPE,
     "MixedLinear.flattens_all_but_first": MATRICES,

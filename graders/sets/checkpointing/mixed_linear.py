@@ -498,8 +498,8 @@ def reshape_for_transpose(ctx, x, weight, g):
 
 @wrong.backward(
     "gradient",
-    "For an x of shape (in,) there are no leading dimensions to sum over, and sum(dim=()) sums over all. Make one long "
-    "batch and sum over its rows, g.reshape(-1, out).sum(0), or return g as it is: the engine sums it.",
+    "For an x of shape (in,) the upstream gradient has shape (out,) and is bias's gradient: no dimension is left to sum "
+    "over, and sum(0) and sum(dim=()) add up the outputs. Sum over rows, g.reshape(-1, out).sum(0), or return g as it is.",
 )
 def sum_over_no_dims(ctx, g):
     return *MixedNew.backward(ctx, g)[:2], g.sum(dim=tuple(range(g.ndim - 1)))
@@ -523,8 +523,8 @@ def flatten_from_the_second_on(ctx, x, weight, g):
 
 
 VIEW_SAVED = (
-    "Your first derivatives are right, and the second do not reach {}: you save a view that forward made of it, and what "
-    "is made there has no graph behind it. Save {} as it came, and make the view in backward."
+    "Your first derivatives are right, and the second do not reach {}: you save a view of it (detach makes one, too), and "
+    "what is made while forward runs has no graph behind it. Save {} as it came, and make the view in backward."
 )
 
 
@@ -573,6 +573,15 @@ def x_not_cast(x, weight, g):
 
 @wrong.backward(
     "autocast",
+    "In backward you cast weight and not x, which may be float32 as well, as the first layer's is. Cast both to the dtype "
+    "of the upstream gradient, and multiply with autocast off: it may be on around the backward of a float32 layer.",
+)
+def x_not_cast_and_autocast_left_on(x, weight, g):
+    return _backward(g, x, weight.to(g.dtype))
+
+
+@wrong.backward(
+    "autocast",
     "You ask in backward whether autocast is on. loss.backward() usually stands outside the block: what counts is what "
     "forward ran under. Ask in forward or setup_context and note the answer on ctx, or go by the dtype of the upstream "
     "gradient.",
@@ -591,6 +600,17 @@ def asked_in_backward(x, weight, g):
 )
 def state_asked_in_backward(x, weight, g):
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+    with _off():
+        return _backward(*(t.to(dtype) for t in (g, x, weight)))
+
+
+@wrong.backward(
+    "gradient",
+    "Where autocast is on around backward you compute in its dtype, though forward ran without it: a float32 layer gets "
+    "small products. Cast to the dtype of the upstream gradient, which is forward's, whatever is around.",
+)
+def autocast_around_preferred(x, weight, g):
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else g.dtype
     with _off():
         return _backward(*(t.to(dtype) for t in (g, x, weight)))
 
