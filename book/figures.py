@@ -867,3 +867,31 @@ def gradient_errors(ks, by_loop, by_adjoint, by_one):
     ax.text(25, 3e-3, "through the loop", color=ORANGE)
     ax.text(6, 2e-5, "the adjoint", color=ORANGE)
     ax.set(xlabel="steps", title="error of the slope", xlim=(0, ks[-1] + 1), yticks=[1, 1e-2, 1e-4, 1e-6, 1e-8])
+def engine_order():
+    """Draw a small graph: the values that forward computed, the gradients, and when backward ran each node."""
+    x, w = (torch.tensor(value, requires_grad=True) for value in (2.0, 1.0))
+    p = x * (s := w.sin())
+    z = (q := p.exp()) + (r := p.cos())
+    nodes, ran = [t.grad_fn for t in (z, q, r, p, s)], []
+    nodes[3:3] = [nodes[3].next_functions[0][0], nodes[4].next_functions[0][0]]
+    named = {"z = q + r": z, "q = exp p": q, "r = cos p": r, "p = x · s": p, "s = sin w": s}
+    names = [f"{name}\n{value.item():.4f}".replace("-", "−") for name, value in named.items()]
+    names[3:3] = ["x.grad", "w.grad"]
+    places = [(0, 0), (-1, -1), (1, -1), (-1, -3), (1, -4), (0, -2), (1, -3)]
+    for node in nodes:
+        node.register_prehook(lambda g, node=node: ran.append((node, g[0].item())))
+    z.backward()
+    ax = canvas(height=5)[1][0]
+    where = dict(zip(nodes, places, strict=True))
+    for node, (left, top) in where.items():
+        for after in (n for n, _ in node.next_functions):
+            arrow = {"arrowstyle": "->", "color": ORANGE, "lw": 1.5, "shrinkA": 24, "shrinkB": 24}
+            ax.annotate("", where[after], (left, top), arrowprops=arrow)
+    for number, (node, g) in enumerate(ran, 1):
+        (left, top), leaf = where[node], hasattr(node, "variable")
+        box = {"boxstyle": "round,pad=0.35", "fc": "none", "ec": ORANGE if leaf else BLUE}
+        text, colour = names[nodes.index(node)], ORANGE if leaf else BLUE
+        ax.text(left, top, text, color=colour, bbox=box, ha="center", va="center")
+        ax.text(left - 0.5, top, f"{number}", color=ORANGE, ha="right", va="center", weight="bold")
+        ax.text(left + 0.5, top, f"{g:.4f}".replace("-", "−"), color=ORANGE, va="center")
+    ax.set(xlim=(-1.65, 1.9), ylim=(-4.3, 0.35), frame_on=False, xticks=[], yticks=[])
