@@ -220,6 +220,16 @@ def with_squares(function: type) -> Callable:
     return lambda x: function.apply(x, (lambda x: x * x, lambda g, x: 2 * x * g))
 
 
+def of_complex(function: type) -> Callable:
+    """The same for a Function of complex numbers, its parts real."""
+    return lambda a, b: torch.view_as_real(function.apply(torch.complex(a, b)))
+
+
+def complex_result(f: Callable, a: Tensor, b: Tensor) -> Tensor:
+    """What torch's function gives there, its parts real."""
+    return torch.view_as_real(f(torch.complex(a, b)))
+
+
 Rule = Callable[..., Tensor | tuple[Tensor | None, ...]]
 
 
@@ -471,6 +481,15 @@ CASES: dict[str, dict[str, Case]] = {
             [(normal(4, 4), normal(4, seed=1))],
             lambda f, m, b: f(definite(m), b),
             call=lambda function: lambda m, b: function.apply(definite(m), b, 1e-12),
+    "h_engine.ipynb": {
+        "Square": Case([(X, t(1, 0, -2, 0.5, 3, -1))], complex_result, call=of_complex),
+        "Cube": Case([(X,)], lambda f, x: f(x, 3)),
+        "Watched": Case([(X,)]),
+        "Head": Case([(X, 4), (X, 6)], lambda f, x, n: f(x, 0, 0, n)),
+        "Phase": Case(
+            [(X,)],
+            lambda f, x: torch.view_as_real(f(1j * x)),
+            call=lambda function: lambda x: torch.view_as_real(function.apply(x)),
         ),
     },
 }

@@ -29,6 +29,12 @@ APPENDICES = [
     "d_kernels",
     "f_implicit",
 ]  # which teach; the other two are for looking things up
+APPENDICES = [  # which teach; the other two are for looking things up
+    "b_library",
+    "c_transforms",
+    "d_kernels",
+    "h_engine",
+]
 HEADING = "## Predict, then run"
 DETAILS = r"<details><summary>Answer {}</summary>\n\n(.+?)\n\n</details>"
 LETTERS = re.compile(r"\*\*([a-d])\*\*")
@@ -125,6 +131,7 @@ ANSWERS: dict[str, Answers] = {  # the right letter, and what the cell prints of
         ("a", "2: 0.3536, right 0.3536"),
         ("b", "3: gradcheck False\n   backward exact: True"),
     ],
+    "h_engine": [("a", "1: 1 call"), ("b", "2: 6.0 of 3 and 3"), ("b", "3: 1j")],
 }
 
 

@@ -98,6 +98,11 @@ RIGHT = {  # by page and turn: what the cell that asks prints where the line is 
         "adjoint": "as a solve with the matrix: True",
         "optimum": "as by the formula: True",
         "matrix": "the same as torch's: True",
+    "h_engine": {
+        "order": "as it ran: True",
+        "step": "held at most: 16 KiB\nthe same weights: True",
+        "conj": "complex: gradcheck True",
+        "pack": "yours: 1000\ntanh: gradient off by 0.0042",
     },
 }
 FIRST = 420  # words before the first turn
