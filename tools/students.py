@@ -105,7 +105,7 @@ def collect(root: Path, name: str = NAME, coach: bool = False, site: str | None 
         site: the address of the published book, "" for none; default: COURSE_URL.
     """
     site = (os.environ.get("COURSE_URL", "") if site is None else site).strip().rstrip("/")
-    chapters = sorted(root.glob("book/[0-9][0-9]_*.ipynb")) + sorted(root.glob("book/[a-e]_*.ipynb"))
+    chapters = sorted(root.glob("book/[0-9][0-9]_*.ipynb")) + sorted(root.glob("book/[a-z]_*.ipynb"))
     pages = [root / f"book/{page}.md" for page in PAGES]
     paths = [root / f"book/{name}" for name in ("checklist.py", "gpu.json")]
     paths += [root / name for name in ("bench/kernels.py", "bench/gpu.py", "requirements.txt", "constraints.txt")]
