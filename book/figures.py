@@ -867,6 +867,8 @@ def gradient_errors(ks, by_loop, by_adjoint, by_one):
     ax.text(25, 3e-3, "through the loop", color=ORANGE)
     ax.text(6, 2e-5, "the adjoint", color=ORANGE)
     ax.set(xlabel="steps", title="error of the slope", xlim=(0, ks[-1] + 1), yticks=[1, 1e-2, 1e-4, 1e-6, 1e-8])
+
+
 def engine_order():
     """Draw a small graph: the values that forward computed, the gradients, and when backward ran each node."""
     x, w = (torch.tensor(value, requires_grad=True) for value in (2.0, 1.0))

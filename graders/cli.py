@@ -55,7 +55,7 @@ class _NotBegun(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     parser = _parser()
-    if not (sys.argv[1:] if argv is None else argv):
+    if argv is None and not sys.argv[1:]:
         parser.print_help(sys.stderr)
         return 2
     arguments = parser.parse_args(argv)
@@ -802,8 +802,8 @@ def _fill(arguments: argparse.Namespace) -> int:
     target: Path = arguments.out or arguments.file.with_name(f"{arguments.file.stem}-filled.csv")
     if target.exists() and not arguments.out:
         raise CourseError(
-            f"{target} is there already: name it in place of {arguments.file.name} to fill a further column in it, or "
-            "name a file to write, or to write over, with --out"
+            f"{target} is there already: name it instead of {arguments.file.name} to fill another column in it, or "
+            "name the file to write with --out"
         )
     with closing(Course(Path.cwd(), arguments.verbose, arguments.db)) as course, Records(course) as records:
         assignment = course.find(arguments.set)

@@ -481,6 +481,8 @@ CASES: dict[str, dict[str, Case]] = {
             [(normal(4, 4), normal(4, seed=1))],
             lambda f, m, b: f(definite(m), b),
             call=lambda function: lambda m, b: function.apply(definite(m), b, 1e-12),
+        ),
+    },
     "h_engine.ipynb": {
         "Square": Case([(X, t(1, 0, -2, 0.5, 3, -1))], complex_result, call=of_complex),
         "Cube": Case([(X,)], lambda f, x: f(x, 3)),

@@ -23,16 +23,11 @@ from graders.sets import load
 from tests.book.book_build import ROOT
 
 CHAPTERS = sorted(path.stem for path in ROOT.glob("book/[0-9][0-9]_*.ipynb"))
-APPENDICES = [
-    "b_library",
-    "c_transforms",
-    "d_kernels",
-    "f_implicit",
-]  # which teach; the other two are for looking things up
 APPENDICES = [  # which teach; the other two are for looking things up
     "b_library",
     "c_transforms",
     "d_kernels",
+    "f_implicit",
     "h_engine",
 ]
 HEADING = "## Predict, then run"

@@ -98,6 +98,7 @@ RIGHT = {  # by page and turn: what the cell that asks prints where the line is 
         "adjoint": "as a solve with the matrix: True",
         "optimum": "as by the formula: True",
         "matrix": "the same as torch's: True",
+    },
     "h_engine": {
         "order": "as it ran: True",
         "step": "held at most: 16 KiB\nthe same weights: True",
