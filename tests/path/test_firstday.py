@@ -177,3 +177,8 @@ def test_on_a_terminal_it_asks(course):
 )
 def test_an_extension_in_words(length, text):
     assert length_of(length) == text
+
+
+def test_without_a_command_the_commands_are_listed(course, run):
+    done = run(course, "graders")
+    assert done.returncode == 2 and done.stderr.startswith("usage: python -m graders") and "\n    grade " in done.stderr
