@@ -79,7 +79,7 @@ def fresh(args: tuple, how: Callable = torch.clone) -> list:
     again = list(args)
     for i, a in enumerate(args):
         if is_float(a):
-            again[i] = how(a.detach()).detach()
+            again[i] = how(a.detach().clone()).detach()
             again[i].requires_grad_(a.requires_grad)
     return again
 
