@@ -8,9 +8,9 @@ reviewed in a process of its own. Where its `__init__` needs more than torch and
 Function is imported past it. `book/checklist.py` does the review: the same items as on the page.
 
 A surrogate or straight-through gradient is not meant to be the derivative of the value. It is judged by the gradient
-that the package's documentation states, `surrogate=`, up to a constant factor, and *second order* is not asked. Promises that a
-package does not make (vmap, forward mode, torch.compile) are not tried. An item that fails is something to know, and
-not always a fault: the page says which is which.
+that the package's documentation states, `surrogate=`, up to a constant factor, and *second order* is not asked.
+Promises that a package does not make (vmap, forward mode, torch.compile) are not tried. An item that fails is something
+to know, and not always a fault: the page says which is which.
 """
 
 import argparse
@@ -327,7 +327,8 @@ def kornia(folder: str) -> list[Subject]:
     def plain(x: Tensor) -> Tensor:
         return x.log_softmax(1).gather(1, target)
 
-    return [Subject("_TargetLogSoftmax", lambda x: f(x, target, None), [(normal(2, 4),)], FLOAT64 | {"reference": plain})]
+    how = FLOAT64 | {"reference": plain}
+    return [Subject("_TargetLogSoftmax", lambda x: f(x, target, None), [(normal(2, 4),)], how)]
 
 
 def revtorch(folder: str) -> list[Subject]:
@@ -346,12 +347,95 @@ def revtorch(folder: str) -> list[Subject]:
     return [Subject("_ReversibleModuleFunction", block, [(normal(3, 4),)], FLOAT64 | {"reference": plain})]
 
 
+# ------------------------------------------------------------------- numbers of what was found
+
+
+def second(f: Callable, x: Tensor) -> float:
+    """The second derivative of a sum of squares, as autograd has it."""
+    (first,) = torch.autograd.grad(f(x).square().sum(), x, create_graph=True)
+    return torch.autograd.grad(first, x)[0].item()
+
+
+def slope(f: Callable, x: Tensor) -> list[float]:
+    """The gradient of a sum."""
+    return torch.autograd.grad(f(x).sum(), x)[0].flatten().tolist()
+
+
+def numbers_entmax(_: str) -> dict[str, object]:
+    import entmax as e
+
+    drawn, rows = torch.Generator().manual_seed(0), {}
+    for n in (3, 5, 10, 50):
+        x = torch.randn(100, n, generator=drawn, dtype=torch.float64, requires_grad=True)
+        p = e.entmax15(x, -1)
+        (first,) = torch.autograd.grad(p.square().sum(), x, create_graph=True)
+        (twice,) = torch.autograd.grad(first.square().sum(), x)
+        passes = torch.autograd.gradcheck(lambda x: e.entmax15(x, -1), x[:20].detach().requires_grad_())
+        zeros, lost = ((each).any(-1).sum().item() for each in (p == 0, twice.isnan()))
+        rows[str(n)] = {"gradcheck": passes, "rows with a zero": zeros, "rows with nan": lost}
+    return {"entmax15, 100 rows of normal numbers, by their length": rows}
+
+
+def numbers_gpytorch(folder: str) -> dict[str, object]:
+    a, b = normal(3, 2).detach(), normal(4, 2, seed=1).detach()
+    length = t(0.8).reshape(1, 1).detach().requires_grad_()
+    rbf = past("gpytorch.functions.rbf_covariance", folder).RBFCovariance.apply
+    cdf = past("gpytorch.functions._log_normal_cdf", folder).LogNormalCDF.apply
+    z = torch.linspace(-12, 3, 15001, dtype=torch.float64)
+    gap = (cdf(z) - torch.special.log_ndtr(z)).abs()
+    return {
+        "RBFCovariance, second derivative": second(lambda x: rbf(a, b, x, squared), length),
+        "the same of torch's operations": second(lambda x: (-squared(a, b) / (2 * x * x)).exp(), length),
+        "LogNormalCDF, largest error": gap.max().item(),
+        "LogNormalCDF, where": z[gap.argmax()].item(),
+    }
+
+
+def numbers_norse(folder: str) -> dict[str, object]:
+    f = past("norse.torch.functional.superspike", folder).SuperSpike.apply
+    return {f"SuperSpike at 0.3, alpha {a:g}": slope(lambda x, a=a: f(x, a), t(0.3))[0] for a in (1.0, 10.0, 100.0)}
+
+
+def numbers_snntorch(folder: str) -> dict[str, object]:
+    f = past("snntorch.surrogate", folder).Sigmoid.apply
+    found = [slope(lambda x: f(x, 25), torch.tensor([x], requires_grad=True))[0] for x in (-1.0, -3.0, -5.0)]
+    return {"Sigmoid in float32 at -1, -3 and -5": [f"{g:.4g}" for g in found]}
+
+
+def numbers_revtorch(folder: str) -> dict[str, object]:
+    block = revtorch(folder)[0].f
+    ways = {False: "F.relu", True: "F.relu(inplace=True)"}
+    return {
+        f"gradient below {name}": slope(lambda x, w=way: F.relu(block(x), inplace=w), normal(2, 4))[:4]
+        for way, name in ways.items()
+    }
+
+
+def numbers_pytorch_tabnet(folder: str) -> dict[str, object]:
+    f = past("pytorch_tabnet.sparsemax", folder).SparsemaxFunction.apply
+    found = {}
+    for shape in ((2, 3), (2, 1, 3)):
+        x = t(-2, 0, 0.5, 0.1, 2, -0.4).detach().reshape(shape).requires_grad_()
+        found[f"gradient of the squares of entmax issue 13, shape {shape}"] = slope(lambda x: f(x * 1, -1).square(), x)
+    x = t(1, 3, 2)
+    f(x, -1)
+    return found | {"[1, 3, 2] after a call": x.tolist()}
+
+
+def numbers_torchdiffeq(folder: str) -> dict[str, object]:
+    solve = torchdiffeq(folder)[0].f
+    y = t(0.5, -0.3)
+    (first,) = torch.autograd.grad(solve(y).square().sum(), y, create_graph=True)
+    return {"a gradient with create_graph=True has a graph": first.requires_grad}
+
+
+NUMBERS = {name: globals().get(f"numbers_{name.replace('-', '_')}", lambda _: {}) for name in PINS}
 PACKAGES = {name: globals()[name.replace("-", "_")] for name in PINS}
 
 # ------------------------------------------------------------------- the run
 
 
-def inside(name: str, folder: str) -> list[dict]:
+def inside(name: str, folder: str) -> tuple[list[dict], dict]:
     """Review the Functions of one package, in this process."""
     sys.path[:0] = [folder, str(ROOT / "book")]
     from checklist import ITEMS, verdicts
@@ -372,7 +456,7 @@ def inside(name: str, folder: str) -> list[dict]:
                 "failed": {what: note for what, verdict, note in found if verdict == "FAILED"},
             }
         )
-    return rows
+    return rows, NUMBERS[name](folder)
 
 
 def main() -> None:
@@ -386,7 +470,7 @@ def main() -> None:
         print(json.dumps(inside(asked.packages[0], asked.folder)))
         return
     base = Path(asked.folder or tempfile.mkdtemp(prefix="wild-"))
-    rows = []
+    rows, numbers = [], {}
     for name in asked.packages or PINS:
         folder = base / name
         if not folder.exists():
@@ -396,15 +480,18 @@ def main() -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{name}: {done.stderr.strip()[-1500:]}")
-        rows += json.loads(done.stdout.splitlines()[-1])
-        for row in rows:
-            if row["package"] == name:
-                print(f"{name} {row['version']} {row['function']}: {row['passed']} passed")
-                for item, note in row["failed"].items():
-                    print(f"    FAILED {item}: {note}")
+        found, numbers[name] = json.loads(done.stdout.splitlines()[-1])
+        rows += found
+        for row in found:
+            print(f"{name} {row['version']} {row['function']}: {row['passed']} passed")
+            for item, note in row["failed"].items():
+                print(f"    FAILED {item}: {note}")
+        for what, number in numbers[name].items():
+            print(f"    {what}: {number}")
     if not asked.packages:
         torch_version = torch.__version__.partition("+")[0]
-        OUT.write_text(json.dumps({"torch": torch_version, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        found = {"torch": torch_version, "rows": rows, "numbers": {k: v for k, v in numbers.items() if v}}
+        OUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -897,3 +897,20 @@ def engine_order():
         ax.text(left - 0.5, top, f"{number}", color=ORANGE, ha="right", va="center", weight="bold")
         ax.text(left + 0.5, top, f"{g:.4f}".replace("-", "−"), color=ORANGE, va="center")
     ax.set(xlim=(-1.65, 1.9), ylim=(-4.3, 0.35), frame_on=False, xticks=[], yticks=[])
+def wild_matrix(seen):
+    """Draw which check sees which bug.
+
+    Args:
+        seen: by bug, by check, whether the check says that something is wrong.
+    """
+    ax, checks = canvas(height=4.6)[1][0], list(next(iter(seen.values())))
+    for column, check in enumerate(checks):
+        ax.text(column + 0.5, -0.65, check, ha="left", va="bottom", rotation=40, size=10.5)
+    for row, (bug, found) in enumerate(seen.items()):
+        ax.text(-0.1, row, bug, ha="right", va="center", size=10.5)
+        for column, sees in enumerate(found.values()):
+            look = {"fc": RED + "30", "ec": RED, "lw": 1.5} if sees else {"fc": "none", "ec": INK, "lw": 0.5}
+            ax.add_patch(plt.Rectangle((column + 0.04, row - 0.42), 0.92, 0.84, **look))
+            ax.text(column + 0.5, row, "sees it" if sees else "–", ha="center", va="center", size=10)
+    ax.set(xlim=(-2.6, len(checks) + 0.9), ylim=(len(seen) - 0.4, -2.6))
+    ax.set_axis_off()
