@@ -39,6 +39,7 @@ TERMS = {  # what a reader would look for on each page
     "book/e_checklist": "checklist",
     "book/f_implicit": "sinkhorn",
     "book/h_engine": "accumulategrad",
+    "book/i_wild": "snntorch",
     "book/review": "gradreview",
     "book/jax": "custom_vjp",
     "book/functions": "softplus",

@@ -308,6 +308,7 @@ SETTLES = Case(  # a step whose derivative is 0.8 at most
         )
     ]
 )
+WAVES = t(-1.0, 0.5, 2.0, 0.3, -0.7, 1.5).reshape(2, 3).detach().requires_grad_()
 
 CASES: dict[str, dict[str, Case]] = {
     "01_relu.ipynb": {
@@ -493,6 +494,9 @@ CASES: dict[str, dict[str, Case]] = {
             lambda f, x: torch.view_as_real(f(1j * x)),
             call=lambda function: lambda x: torch.view_as_real(function.apply(x)),
         ),
+    "i_wild.ipynb": {
+        "Ramp": Case([(WAVES,)]),
+        "ByOutput": Case([(WAVES,)]),
     },
 }
 UNSHOWN = {"d_kernels.ipynb"}  # what it breaks is a source in C++

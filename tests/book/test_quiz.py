@@ -30,6 +30,7 @@ APPENDICES = [  # which teach; the other two are for looking things up
     "f_implicit",
     "h_engine",
 ]
+APPENDICES = ["b_library", "c_transforms", "d_kernels", "i_wild"]  # which teach; the other two are for looking things up
 HEADING = "## Predict, then run"
 DETAILS = r"<details><summary>Answer {}</summary>\n\n(.+?)\n\n</details>"
 LETTERS = re.compile(r"\*\*([a-d])\*\*")
@@ -127,6 +128,7 @@ ANSWERS: dict[str, Answers] = {  # the right letter, and what the cell prints of
         ("b", "3: gradcheck False\n   backward exact: True"),
     ],
     "h_engine": [("a", "1: 1 call"), ("b", "2: 6.0 of 3 and 3"), ("b", "3: 1j")],
+    "i_wild": [("c", "1: setStorage: sizes [2, 3]"), ("b", "2: gradgradcheck True"), ("b", "3: gradcheck True")],
 }
 
 

@@ -44,7 +44,8 @@ def make(root):
     (root / "book/checklist.py").write_text("ITEMS = {}\n")
     shutil.copy(root / "book/01_tiny.ipynb", root / "book/a_errors.ipynb")
     (root / "bench").mkdir()
-    (root / "book/gpu.json").write_text("{}\n")
+    for name in ("gpu", "wild"):
+        (root / f"book/{name}.json").write_text("{}\n")
     for name in ("kernels", "gpu"):
         (root / f"bench/{name}.py").write_text('"""Measures."""\n')
     for module, text in CODE.items():
