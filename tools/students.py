@@ -44,8 +44,8 @@ INSTRUCTORS = re.compile(
     r"\b(gradebook|autograded?|generate_assignment|generate_feedback)\b|\b(solutions|sample|submitted)/"
 )
 PARTS = re.compile(
-    r"book/(\w+\.(ipynb|md)|checklist\.py|gpu\.json)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|(README|AGENTS)\.md|"
-    r"bench/(kernels|gpu)\.py|nbgrader_config\.py|doctor\.pyz(/__main__\.py|/doctor/(\w+\.py|released\.json))"
+    r"book/(\w+\.(ipynb|md)|checklist\.py|(gpu|wild)\.json)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|(README|AGENTS)\.md|"
+    r"bench/(kernels|gpu|wild)\.py|nbgrader_config\.py|doctor\.pyz(/__main__\.py|/doctor/(\w+\.py|released\.json))"
 )
 OF_GRADERS = re.compile(r"constraints\.txt|nbgrader_config\.py|doctor\.pyz/doctor/\w+\.py")  # they may name nbgrader
 MAIN = """import sys
@@ -108,7 +108,10 @@ def collect(root: Path, name: str = NAME, coach: bool = False, site: str | None 
     chapters = sorted(root.glob("book/[0-9][0-9]_*.ipynb")) + sorted(root.glob("book/[a-z]_*.ipynb"))
     pages = [root / f"book/{page}.md" for page in PAGES]
     paths = [root / f"book/{name}" for name in ("checklist.py", "gpu.json", "wild.json")]
-    paths += [root / name for name in ("bench/kernels.py", "bench/gpu.py", "requirements.txt", "constraints.txt")]
+    paths += [
+        root / name
+        for name in ("bench/kernels.py", "bench/gpu.py", "bench/wild.py", "requirements.txt", "constraints.txt")
+    ]
     paths += sorted(
         path for path in root.glob("exercises/**/*") if path.is_file() and ".ipynb_checkpoints" not in path.parts
     )

@@ -46,7 +46,7 @@ def make(root):
     (root / "bench").mkdir()
     for name in ("gpu", "wild"):
         (root / f"book/{name}.json").write_text("{}\n")
-    for name in ("kernels", "gpu"):
+    for name in ("kernels", "gpu", "wild"):
         (root / f"bench/{name}.py").write_text('"""Measures."""\n')
     for module, text in CODE.items():
         (root / module).parent.mkdir(parents=True, exist_ok=True)
