@@ -901,16 +901,18 @@ def wild_matrix(seen):
     """Draw which check sees which bug.
 
     Args:
-        seen: by bug, by check, whether the check says that something is wrong.
+        seen: by bug, in the page's order, a string with an X for each check that sees it.
     """
-    ax, checks = canvas(height=4.6)[1][0], list(next(iter(seen.values())))
+    bugs = "strides of g", "root of the output", "derivative saved", "no setup_context", "input overwritten"
+    checks = "gradcheck", "gradgradcheck", "cat after it", "torch.func", "input before, after", "output written to"
+    ax = canvas(height=4.4)[1][0]
     for column, check in enumerate(checks):
-        ax.text(column + 0.5, -0.65, check, ha="left", va="bottom", rotation=40, size=10.5)
-    for row, (bug, found) in enumerate(seen.items()):
+        ax.text(column + 0.4, -0.6, check, ha="left", va="bottom", rotation=40, size=10.5)
+    for row, (bug, marks) in enumerate(zip([*bugs, "output kept on ctx"], seen, strict=True)):
         ax.text(-0.1, row, bug, ha="right", va="center", size=10.5)
-        for column, sees in enumerate(found.values()):
-            look = {"fc": RED + "30", "ec": RED, "lw": 1.5} if sees else {"fc": "none", "ec": INK, "lw": 0.5}
+        for column, mark in enumerate(marks):
+            look = {"fc": RED + "30", "ec": RED, "lw": 1.5} if mark == "X" else {"fc": "none", "ec": INK, "lw": 0.5}
             ax.add_patch(plt.Rectangle((column + 0.04, row - 0.42), 0.92, 0.84, **look))
-            ax.text(column + 0.5, row, "sees it" if sees else "–", ha="center", va="center", size=10)
-    ax.set(xlim=(-2.6, len(checks) + 0.9), ylim=(len(seen) - 0.4, -2.6))
+            ax.text(column + 0.5, row, "sees it" if mark == "X" else "–", ha="center", va="center", size=9.5)
+    ax.set(xlim=(-2.5, len(checks) + 1.1), ylim=(len(seen) - 0.4, -2.3))
     ax.set_axis_off()
