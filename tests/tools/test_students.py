@@ -60,7 +60,7 @@ def make(root):
 def small(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("small"))
     said = students.students(root)
-    assert "custom-gradients.zip: 18 files" in said and "study.zip" in said
+    assert "custom-gradients.zip: 20 files" in said and "study.zip" in said
     return root
 
 
