@@ -562,6 +562,27 @@ def test_a_function_inside_is_compared_with_its_own_inputs(checklist: SimpleName
     assert verdict == "FAILED" and "of shape [1, 3, 2], the input has [3, 2]" in text
 
 
+def test_an_input_that_is_shifted_in_place_is_seen_after_all_other_items(checklist: SimpleNamespace) -> None:
+    """`x.to` of its own dtype is `x`: an item that works on it must not spoil the case for those that follow."""
+
+    class Shifted(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x -= x.max()
+            ctx.save_for_backward(y := x.softmax(-1))
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return y * (g - (g * y).sum())
+
+    x = torch.tensor([1.0, 3.0, 2.0], dtype=torch.float64, requires_grad=True)
+    found = {item: verdict for item, verdict, _ in checklist.verdicts(Shifted.apply, x)}
+    assert found["inputs unchanged"] == "FAILED"
+    assert x.tolist() == [1, 3, 2]
+
+
 def test_a_size_that_the_reference_has_too_passes(checklist: SimpleNamespace) -> None:
     far = numbers(-3e4, 0.5, 2e5)
     assert Call(Softsign.apply, far).verdict(checklist, "magnitudes")[0] == "FAILED"

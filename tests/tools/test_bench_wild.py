@@ -1,0 +1,43 @@
+"""What page i says of other packages is what the last run of `bench.wild` wrote."""
+
+import json
+
+import nbformat
+
+from bench.wild import OUT, PINS, by_sort, conjugate, hard_sigmoid, normal, torch
+from tests.book.book_build import ROOT
+
+WILD = json.loads(OUT.read_text(encoding="utf-8"))
+PLAIN = "the same of torch's operations"
+PAGE = "\n".join(cell.source for cell in nbformat.read(ROOT / "book/i_wild.ipynb", 4).cells)
+
+
+def test_every_package_was_reviewed_in_its_pinned_version() -> None:
+    assert dict.fromkeys(row["package"] for row in WILD["rows"]).keys() == PINS.keys()
+    assert {row["package"]: row["version"] for row in WILD["rows"]} == PINS
+    assert f"torch=={WILD['torch']}" in (ROOT / "requirements.txt").read_text(encoding="utf-8")
+
+
+def test_every_row_was_run_to_its_end() -> None:
+    assert all(row["passed"] >= 10 and "runs" not in row["failed"] for row in WILD["rows"])
+
+
+def test_the_page_counts_them() -> None:
+    assert f"{len(WILD['rows'])} Functions of eighteen packages" in PAGE
+    assert len(PINS) == 18
+
+
+def test_the_page_quotes_the_numbers() -> None:
+    numbers = WILD["numbers"]["gpytorch"]
+    assert f"{numbers['RBFCovariance, second derivative']:.4f} here" in PAGE
+    assert f"should be {numbers[PLAIN]:.4f}" in PAGE
+    assert f"off by at most {numbers['LogNormalCDF, largest error']:.4f}" in PAGE
+    (rows,) = WILD["numbers"]["entmax"].values()
+    assert all(row["rows with nan"] == row["rows with a zero"] and row["gradcheck"] for row in rows.values())
+
+
+def test_the_references_are_right() -> None:
+    x = normal(3, 5)
+    torch.testing.assert_close(torch.autograd.grad(conjugate(x).sum(), x)[0], by_sort(x))
+    torch.testing.assert_close(by_sort(x).sum(-1), torch.ones(3, dtype=x.dtype))
+    torch.testing.assert_close(hard_sigmoid(x), torch.nn.functional.hardsigmoid(x))
