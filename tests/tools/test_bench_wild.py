@@ -4,8 +4,7 @@ import json
 
 import nbformat
 
-from bench.wild import OUT, PINS, by_sort, conjugate, hard_sigmoid, normal, torch
-from tests.book.book_build import ROOT
+from bench.wild import OUT, PINS, ROOT, by_sort, conjugate, hard_sigmoid, normal, torch
 
 WILD = json.loads(OUT.read_text(encoding="utf-8"))
 PLAIN = "the same of torch's operations"
