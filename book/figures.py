@@ -897,6 +897,8 @@ def engine_order():
         ax.text(left - 0.5, top, f"{number}", color=ORANGE, ha="right", va="center", weight="bold")
         ax.text(left + 0.5, top, f"{g:.4f}".replace("-", "−"), color=ORANGE, va="center")
     ax.set(xlim=(-1.65, 1.9), ylim=(-4.3, 0.35), frame_on=False, xticks=[], yticks=[])
+
+
 def wild_matrix(seen):
     """Draw which check sees which bug.
 

@@ -494,6 +494,7 @@ CASES: dict[str, dict[str, Case]] = {
             lambda f, x: torch.view_as_real(f(1j * x)),
             call=lambda function: lambda x: torch.view_as_real(function.apply(x)),
         ),
+    },
     "i_wild.ipynb": {
         "Ramp": Case([(WAVES,)]),
         "ByOutput": Case([(WAVES,)]),

@@ -29,9 +29,8 @@ APPENDICES = [  # which teach; the other two are for looking things up
     "d_kernels",
     "f_implicit",
     "h_engine",
+    "i_wild",
 ]
-APPENDICES = ["b_library", "c_transforms", "d_kernels", "i_wild"]  # which teach; the other two are for looking things up
-APPENDICES = ["b_library", "c_transforms", "d_kernels", "i_wild"]  # which teach; others are for looking things up
 HEADING = "## Predict, then run"
 DETAILS = r"<details><summary>Answer {}</summary>\n\n(.+?)\n\n</details>"
 LETTERS = re.compile(r"\*\*([a-d])\*\*")

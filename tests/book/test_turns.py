@@ -104,6 +104,7 @@ RIGHT = {  # by page and turn: what the cell that asks prints where the line is 
         "step": "held at most: 16 KiB\nthe same weights: True",
         "conj": "complex: gradcheck True",
         "pack": "yours: 1000\ntanh: gradient off by 0.0042",
+    },
     "i_wild": {
         "mend": "after cat, as plain: True",
         "cat": "right version passes: True\nwrong version passes: False",
