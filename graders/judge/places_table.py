@@ -186,7 +186,7 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
     "LogSumExp": _four(
         SHIFT,
         "07_logsumexp: The gradient is the softmax",
-        "07_logsumexp: Any order",
+        "07_logsumexp: What a copy loses",
         dims="06_linear: Reductions",
         extremes=SHIFT,
         infinities="LogSumExp1d.no_guard",
@@ -200,17 +200,19 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
     "StreamedSoftmax": {
         "value": "07_logsumexp: In pieces",
         "gradient": STREAMED,
-        "second_order": "07_logsumexp: Any order",
+        "second_order": STREAMED,
         "memory": STREAMED,
     },
     "CrossEntropy": _four(
         "07_logsumexp: Cross-entropy",
         "07_logsumexp: Cross-entropy",
-        "07_logsumexp: Any order",
+        "07_logsumexp: What a copy loses",
         extremes="07_logsumexp: Cross-entropy, fused and not",
     ),
-    "LogSumExp1d": _four(SHIFT, "07_logsumexp: The gradient is the softmax", "07_logsumexp: Any order"),
-    "SoftCrossEntropy": _four("07_logsumexp: Cross-entropy", "07_logsumexp: Cross-entropy", "07_logsumexp: Any order"),
+    "LogSumExp1d": _four(SHIFT, "07_logsumexp: The gradient is the softmax", "07_logsumexp: What a copy loses"),
+    "SoftCrossEntropy": _four(
+        "07_logsumexp: Cross-entropy", "07_logsumexp: Cross-entropy", "07_logsumexp: What a copy loses"
+    ),
     "FakeQuantize": _four(
         "08_qat: One scale",
         "08_qat: One scale",

@@ -819,7 +819,7 @@ def d_detached(p, v):
 
 @wrong.backward(
     "second_order",
-    "You write into the views that split gives. Torch refuses that as soon as the gradient itself is differentiated: an output "
+    "In backward you write into the views that split gives. Torch refuses that as soon as the gradient itself is differentiated: an output "
     "of split may not be changed in place. Write into grad[..., i : i + size], a view that stands alone.",
 )
 def writes_into_split(ctx, y, g):
