@@ -184,17 +184,33 @@ def _value(field: str) -> str:
 
 def _as_written(text: str, delimiter: str, rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return the fields of a file with their quotes, row by row; as few quotes as it takes where they are odd ones."""
-    field = re.compile(rf'("(?:[^"]|"")*"|[^{re.escape(delimiter)}\r\n"]*)({re.escape(delimiter)}|\r\n|\n|\r|\Z)')
+    ends = re.compile(f"[{re.escape(delimiter)}\r\n]")
     found: list[list[str]] = [[]]
     at = 0
-    while at < len(text) and (match := field.match(text, at)):
-        found[-1].append(match[1])
-        at = match.end()
-        if match[2] != delimiter:
+    while at < len(text):
+        end = _quoted_end(text, at) if text[at] == '"' else at
+        found_end = ends.search(text, end)
+        end = found_end.start() if found_end else len(text)
+        found[-1].append(text[at:end])
+        last = text[end : end + 1]
+        at = end + (2 if text[end : end + 2] == "\r\n" else 1)
+        if last != delimiter:
             found.append([])
+        elif at == len(text):
+            found[-1].append("")
     found = found if found[-1] else found[:-1]
     same = [[_value(one) for one in row] for row in found] == [list(row) or [""] for row in rows]
-    return found if at == len(text) and same else [[] for row in rows]
+    return found if same else [[] for row in rows]
+
+
+def _quoted_end(text: str, at: int) -> int:
+    """Return where the field in quotes that begins there ends, behind its closing quote."""
+    at += 1
+    while (at := text.find('"', at)) >= 0:
+        if text[at + 1 : at + 2] != '"':
+            return at + 1
+        at += 2
+    return len(text)
 
 
 def read_table(path: Path) -> Table:
