@@ -30,9 +30,23 @@ def test_the_page_quotes_the_numbers() -> None:
     numbers = WILD["numbers"]["gpytorch"]
     assert f"{numbers['RBFCovariance, second derivative']:.4f} here" in PAGE
     assert f"should be {numbers[PLAIN]:.4f}" in PAGE
-    assert f"off by at most {numbers['LogNormalCDF, largest error']:.4f}" in PAGE
+    assert f"off by {numbers['LogNormalCDF, largest error']:.4f} at most" in PAGE
+    at_minus_2 = (numbers[key] for key in ("LogNormalCDF at -2, second derivative", "the same of log_ndtr"))
+    assert "is {:.4f}, where `log_ndtr` gives {:.4f}".format(*at_minus_2) in PAGE
     (rows,) = WILD["numbers"]["entmax"].values()
-    assert all(row["rows with nan"] == row["rows with a zero"] and row["gradcheck"] for row in rows.values())
+    for row in rows.values():
+        assert row["rows with nan"] == row["rows with nan, entmax_bisect"] == row["rows with a zero"]
+        assert row["gradcheck"]
+
+
+def test_a_second_term_hides_what_the_adjoint_loses() -> None:
+    adjoint, plain = (
+        WILD["numbers"]["torchdiffeq"][f"second derivatives with the cubes of y in the loss, {name}"]
+        for name in ("odeint_adjoint", "odeint")
+    )
+    cubes = torch.tensor([6 * 0.5, 6 * -0.3])  # of the other term alone
+    torch.testing.assert_close(torch.tensor(adjoint), cubes)
+    assert not torch.tensor(plain).allclose(cubes)
 
 
 def test_the_references_are_right() -> None:
