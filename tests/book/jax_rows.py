@@ -96,6 +96,11 @@ def two_forwards() -> None:
     assert same(f(A), 3 * A) and called == ["f"], "the two are not compared"
     assert same(jax.grad(total(f))(A), [2, 2]) and called == ["f", "fwd", "bwd"]
     assert same(jax.vjp(f, A)[0], 2 * A)
+    seen = []
+    for value in (jnp.ones((3, 4)), A.astype("float32")):
+        f = custom(lambda a, value=value: (value, None), lambda _, g: (seen.append(g), A)[1:], lambda a: 3 * a)
+        assert same(f(A), 3 * A) and same(jax.grad(total(f))(A), A)
+    assert seen[0].shape == (3, 4) and seen[1].dtype == "float32"
 
 
 def residuals() -> None:
@@ -122,7 +127,8 @@ def none_for_a_tensor() -> None:
     x, w = leaves()
     y = function(torch.mul, lambda ctx, g: (g * ctx.saved_tensors[1], None))(x, w).sum()
     assert "appears to not have been used" in raises(RuntimeError, partial(grad, retain_graph=True), y, w)
-    assert grad(y, (x, w), allow_unused=True)[1] is None
+    assert grad(y, (x, w), allow_unused=True, retain_graph=True)[1] is None
+    assert same(grad(y, (x, w), materialize_grads=True)[1], [0, 0])
     for nothing in (None, jnp.zeros(2)):
         f = custom(lambda a, b: (a * b, b), lambda b, g, nothing=nothing: (g * b, nothing))
         assert same(jax.grad(total(f), 1)(A, B), [0, 0])
@@ -130,7 +136,7 @@ def none_for_a_tensor() -> None:
 
 def none_for_integers() -> None:
     x, whole = leaves()[0], torch.tensor([2, 3])
-    for answers, right in (((None,), True), ((torch.zeros(2),), True), ((), False)):
+    for answers, right in (((None,), True), ((torch.zeros(2),), True), ((torch.ones(5),), True), ((), False)):
         f = function(torch.mul, lambda ctx, g, answers=answers: (g * ctx.saved_tensors[1], *answers))
         if right:
             assert same(grad(f(x, whole).sum(), x)[0], [2, 3])
@@ -356,6 +362,17 @@ def in_place() -> None:
         a[0] = 1
 
     assert "immutable" in raises(TypeError, write)
+
+    def through_a_cell(a: Any) -> Any:
+        cell = jax.new_ref(a)
+        cell[...] = cell[...] ** 2
+        cell[0] = 5 * cell[1]
+        return cell[...].sum()  # 5 b^2 + b^2
+
+    cell = jax.new_ref(A)
+    cell[...] = 7 * A
+    assert same(cell[...], [7, 14]) and same(A, VALUES[0])
+    assert same(jax.grad(through_a_cell)(A), jax.jit(jax.grad(through_a_cell))(A), [0, 24])
 
 
 def solvers() -> None:
