@@ -16,6 +16,7 @@ from nbgrader.apps import NbGrader
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -211,7 +212,7 @@ class Course:
 
 def _check_settings(app: NbGrader) -> None:
     """Refuse values and names in the settings of our own parts, which nbgrader would meet late or not at all."""
-    ours = {kind.__name__ for kind in (TrustedExecute, *LatePolicy.__mro__[:2], AssignLatePenalties)}
+    ours = {kind.__name__ for kind in (TrustedExecute, LatePolicy, LateSubmissionPlugin, AssignLatePenalties)}
     for section in app.config:
         if section not in ours and (near := get_close_matches(section, ours, 1, 0.85)):
             raise CourseError(

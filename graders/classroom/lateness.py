@@ -42,8 +42,9 @@ class LatePolicy(LateSubmissionPlugin):
         parts = [f"{self.percent_a_day:g} percent of what was earned"] if self.percent_a_day else []
         parts += [f"{self.points_a_day:g} point{'s' * (self.points_a_day != 1)}"] if self.points_a_day else []
         said = f"{' and '.join(parts) or 'nothing'} for each day that has begun"
-        said += f", after {self.minutes_of_grace} minutes of grace" if self.minutes_of_grace else ""
-        return f"{said}, and all of it after {self.days_at_most} days" if self.days_at_most else said
+        grace, days = self.minutes_of_grace, self.days_at_most
+        said += f", after {grace} minute{'s' * (grace != 1)} of grace" if grace else ""
+        return f"{said}, and all of it after {days} day{'s' * (days != 1)}" if days else said
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float | None:
         """Return what a late hand-in loses.

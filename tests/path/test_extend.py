@@ -167,6 +167,8 @@ def test_points_a_day_never_take_more_than_was_earned():
     both = LatePolicy(penalty_method="daily", points_a_day=1, percent_a_day=25)
     assert both.late_submission_penalty("ada", 16.0, DAY + 1) == 10  # two days of a point and four
     assert LatePolicy().late_submission_penalty("ada", 16.0, DAY) is None
+    told = LatePolicy(penalty_method="daily", points_a_day=1, minutes_of_grace=1, days_at_most=1).told()
+    assert told == "1 point for each day that has begun, after 1 minute of grace, and all of it after 1 day"
     assert LatePolicy(penalty_method="zero").late_submission_penalty("ada", 16.0, 1) == 16
 
 
