@@ -253,5 +253,6 @@ def _record(record: object, case: Case) -> Record:
     if record.kind == "Tensor" and record.failure is None:
         _demand(len(record.outputs) == len(record.differentiable) == 1, "outputs of a record")
     if record.sibling is not None:
-        _demand(case.upstream is not None and record.sibling.is_floating_point(), "sibling of a record")
+        number = record.sibling.is_floating_point() or record.sibling.is_complex()
+        _demand(case.upstream is not None and number, "sibling of a record")
     return record

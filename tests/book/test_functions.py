@@ -486,7 +486,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "h_engine.ipynb": {
         "Square": Case([(X, t(1, 0, -2, 0.5, 3, -1))], complex_result, call=of_complex),
-        "Cube": Case([(X,)], lambda f, x: f(x, 3)),
+        "Quartic": Case([(X,)], lambda f, x: f(x, 4)),
         "Watched": Case([(X,)]),
         "Head": Case([(X, 4), (X, 6)], lambda f, x, n: f(x, 0, 0, n)),
         "Phase": Case(

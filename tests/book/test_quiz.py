@@ -127,7 +127,7 @@ ANSWERS: dict[str, Answers] = {  # the right letter, and what the cell prints of
         ("a", "2: 0.3536, right 0.3536"),
         ("b", "3: gradcheck False\n   backward exact: True"),
     ],
-    "h_engine": [("a", "1: 1 call"), ("b", "2: 6.0 of 3 and 3"), ("b", "3: 1j")],
+    "h_engine": [("a", "1: 1 call"), ("b", "2: 8.0 of 4 and 4"), ("b", "3: 1j")],
     "i_wild": [("c", "1: setStorage: sizes [2, 3]"), ("b", "2: gradgradcheck True"), ("b", "3: gradcheck True")],
 }
 

@@ -453,3 +453,15 @@ def test_a_damaged_answer_earns_nothing_and_says_so() -> None:
     verdict = task.judge("gradient", Operation(ask))
     assert verdict.earned == 0 and verdict.message.startswith("Your code's reply was corrupted")
     assert "grads of a record cannot be right" in verdict.message
+
+
+def test_a_complex_output_is_no_damaged_record() -> None:
+    """Who returns complex numbers hears that, and not that the reply was corrupted."""
+
+    def to_complex(x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.complex64)
+
+    task = load("ste")["round_ste"]
+    said = {c.name: task.judge(c.name, local(to_complex)) for c in task.checks}
+    assert said["value"].message.startswith("Your output is complex64 where float64 is wanted")
+    assert not any("corrupted" in verdict.message for verdict in said.values())
