@@ -913,8 +913,8 @@ def wild_matrix(seen):
     for row, (bug, marks) in enumerate(zip([*bugs, "output kept on ctx"], seen, strict=True)):
         ax.text(-0.1, row, bug, ha="right", va="center", size=10.5)
         for column, mark in enumerate(marks):
-            look = {"fc": RED + "30", "ec": RED, "lw": 1.5} if mark == "X" else {"fc": "none", "ec": INK, "lw": 0.5}
+            look = {"fc": GREEN + "30", "ec": GREEN, "lw": 1.5} if mark == "X" else {"fc": "none", "ec": INK, "lw": 0.5}
             ax.add_patch(plt.Rectangle((column + 0.04, row - 0.42), 0.92, 0.84, **look))
-            ax.text(column + 0.5, row, "sees it" if mark == "X" else "–", ha="center", va="center", size=9.5)
+            ax.text(column + 0.5, row, "sees it" if mark == "X" else "–", ha="center", va="center", size=10)
     ax.set(xlim=(-2.5, len(checks) + 1.1), ylim=(len(seen) - 0.4, -2.3))
     ax.set_axis_off()
