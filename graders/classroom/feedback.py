@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator
 from html import escape
+from typing import Any
 
 import nh3
 from nbconvert.exporters.exporter import ResourcesDict
 from nbconvert.filters import strip_ansi, strip_files_prefix
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
+from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.utils import is_grade, is_solution
 from pygments.token import STANDARD_TYPES
@@ -87,7 +89,7 @@ class Feedback(ClearHiddenTests):
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         """Make all cells fit to be read, and name the tests for the page's index."""
-        resources["graders"] = {"checks": checks_of(_as_released(nb))}
+        resources["graders"] = {"checks": checks_of(_as_released(nb)), "late": _late(resources["nbgrader"])}
         outputs = [output for cell in nb.cells if _tested(cell) for output in cell.outputs]
         verdicts = [verdict for output in outputs if (verdict := shown_by([output]))]
         self._messages = iter(once(verdicts))  # in the order of the cells
@@ -113,6 +115,20 @@ class Feedback(ClearHiddenTests):
                 elif "text/html" in output.get("data", {}):
                     output.data["text/html"] = clean_page(output.data["text/html"])
         return cell, resources
+
+
+def _late(known: dict[str, Any]) -> str:
+    """Return when a hand-in that lost points was due, and when it came; "" for one that lost none.
+
+    Args:
+        known: what nbgrader's steps before know of the notebook, its late penalty among it.
+    """
+    if not known.get("late_penalty"):
+        return ""
+    with Gradebook(known["db_url"]) as gradebook:
+        submission = gradebook.find_submission(known["assignment"], known["student"])
+        due, came = submission.duedate, submission.timestamp
+    return f"due {due:%Y-%m-%d %H:%M} UTC, handed in {came:%Y-%m-%d %H:%M} UTC" if due and came else ""
 
 
 def _tested(cell: NotebookNode) -> bool:

@@ -47,6 +47,7 @@ div.input, div.output_area { flex-direction: column; align-items: stretch; }
 SCRIPT = re.compile(r"<script\b[^>]*>.*?</script\s*>", re.DOTALL | re.IGNORECASE)
 FONT = re.compile(r"@font-face\s*\{[^{}]*\}")  # of files beside the page, which are not there
 TEST = re.compile(r'<a href="#([^"]*)">Test cell</a>')
+LATE = re.compile(r'(<li class="late-penalty">[^<]*)')
 # What is no formula: tags, and code. Then a formula on a line of its own, an environment, one in a line.
 FORMULA = re.compile(
     r"(?P<none><(?P<tag>pre|code)\b.*?</(?P=tag)>|<[^<>]*>|\\\$)|\$\$(?P<own>[^<>$]{1,3000})\$\$"
@@ -136,9 +137,11 @@ class FeedbackExporter(HTMLExporter):
     ) -> tuple[str, dict[str, Any]]:
         """Convert a notebook here."""
         page, resources = super().from_notebook_node(nb, resources, **kw)
-        names = resources.get("graders", {}).get("checks", {})
+        ours = resources.get("graders", {})
+        names, late = ours.get("checks", {}), ours.get("late", "")
         page = FONT.sub("", SCRIPT.sub("", page))
         page = TEST.sub(lambda match: _named(match[1], names), page)
+        page = LATE.sub(lambda match: f"{match[1]}: {escape(late)}" if late else match[1], page, count=1)
         page = re.sub(r'<meta charset="utf-8"\s*/>', lambda _: HEAD, page, count=1)
         return page.replace("</head>", STYLE, 1), resources
 

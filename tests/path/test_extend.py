@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 
 from graders.classroom.course import Course
@@ -172,13 +173,18 @@ def test_points_a_day_never_take_more_than_was_earned():
     assert LatePolicy(penalty_method="zero").late_submission_penalty("ada", 16.0, 1) == 16
 
 
-def test_a_policy_by_the_day_counts_when_the_class_is_graded_and_with_more_time(course, here):
+def test_a_policy_by_the_day_counts_when_the_class_is_graded_and_with_more_time(course, here, run):
     settings = course / "nbgrader_config.py"
     settings.write_text(settings.read_text(encoding="utf-8").replace(ZERO, DAILY), encoding="utf-8")
     assert "0 to grade" in here(course, "grade", "tiny")[1]  # nothing is executed again
     assert scores(course, here) == {"ada": "4.8", "ben": "4.8"}  # two days
     assert "4.8 -> 5.4 points" in here(course, "extend", "tiny", "ada", "+1d")[1]
     assert "ada  01_tiny  0.6 points less: handed in late." in here(course, "scores")[1]
+    made = run(course, "nbgrader", "generate_feedback", "01_tiny")
+    assert made.returncode == 0, made.stderr
+    page = BeautifulSoup((course / "feedback/ada/01_tiny/tiny.html").read_bytes(), "html.parser")
+    told = "Late submission penalty (Score: -0.6): due 2026-03-02 12:00 UTC, handed in 2026-03-03 12:00 UTC"
+    assert page.select_one(".late-penalty").get_text(strip=True) == told
 
 
 @pytest.mark.parametrize(
