@@ -105,8 +105,8 @@ def whose(
         What is taken, a file's doubles after it, and a line on each file that is left out.
     """
     course = Class(known, roster, platform)
-    left_out: list[str] = []
-    found: list[tuple[_Found, str]] = []
+    lost: list[tuple[Arrival, str]] = []
+    found: list[tuple[Arrival, _Found, str]] = []
     arrivals = [one if isinstance(one, Arrival) else Arrival(one, tuple(one.split("/"))) for one in files]
     for one in sorted(arrivals):
         path = {*one.outer, *one.inner}
@@ -115,23 +115,51 @@ def whose(
         read = _ruled(one, rule(one)) if rule else _read(one, assignment, names, platform)
         student = read if isinstance(read, str) else _student(read, course)
         if isinstance(read, str) or isinstance(student, _No):
-            left_out.append(f"{shown(one.file)}: left out, {student}")
+            lost.append((one, student))
         else:
-            found.append((read, student))
-    students = known | {student for _, student in found} | (roster.ids if roster else set())
+            found.append((one, read, student))
+    students = known | {student for *_, student in found} | (roster.ids if roster else set())
     wanting: dict[tuple[str, str], list[_Found]] = {}
-    twins = _twins(found)
-    for read, student in found:
+    twins = _twins([(read, student) for _, read, student in found])
+    for one, read, student in found:
         if why := twins.get(student) or _objection(read, student, students, course):
-            left_out.append(f"{shown(read.file)}: left out, {why}")
+            lost.append((one, why))
         else:
             wanting.setdefault((student, read.notebook), []).append(read)
+    left_out = _told(arrivals, lost, shown, asked=platform is None and rule is None)
     claims: list[Claim] = []
     for (student, name), ones in wanting.items():
         taken, lines = _choice(ones, f"{student}'s {name}.ipynb", shown, same, when)
         claims += [(one.file, student, name) for one in taken]
         left_out += lines
     return claims, left_out
+
+
+def _told(
+    arrivals: list[Arrival], lost: list[tuple[Arrival, str]], shown: Callable[[str], str], asked: bool
+) -> list[str]:
+    """Return a line on each file that is left out; one for a platform's whole download, of which nothing is taken.
+
+    Args:
+        arrivals: what came in.
+        lost: what is left out, and why.
+        shown: what to call a file.
+        asked: whether it was left to us to tell the platform.
+    """
+    whole: dict[str, list[Arrival]] = {}
+    for one in arrivals:
+        if one.inner and asked and one.inner[-1].endswith(".ipynb"):
+            whole.setdefault(one.file[: -len("/".join(one.inner))].rstrip("/"), []).append(one)
+    left = {one.file for one, _ in lost}
+    lines, covered = [], set()
+    for ones in whole.values():
+        keys = {platform_of(one.inner[0]) for one in ones}
+        if len(ones) > 1 and len(keys) == 1 and (key := keys.pop()) and left.issuperset(one.file for one in ones):
+            what = f"its {len(ones)} notebooks are named as {PLATFORMS[key].title} names what a class handed in"
+            place = shown(ones[0].file).removesuffix("/" + "/".join(ones[0].inner))
+            lines.append(f"{place}: left out, {what}. Collect it with --from {key}")
+            covered |= {one.file for one in ones}
+    return lines + [f"{shown(one.file)}: left out, {why}" for one, why in lost if one.file not in covered]
 
 
 # --- what a file says ---

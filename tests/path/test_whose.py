@@ -251,6 +251,18 @@ def test_a_list_as_a_spreadsheet_writes_it_and_a_download_without_its_platform(r
     assert err.endswith("; a platform's download of all hand-ins needs --from PLATFORM\n")
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_whole_download_without_its_platform_is_one_line(root, drop, here, listed):
+    if listed:
+        (root / "students.csv").write_text("id,first_name,last_name\nalice,Alice,Liddell\nbob,Bob,Doe\n")
+    names = ("liddellalice_11_33_tiny.ipynb", "doebob_12_34_tiny.ipynb", "doebob_LATE_12_35_tiny-1.ipynb")
+    path = a_zip(drop / "submissions.zip", dict.fromkeys(names, b"a notebook"))
+    code, out, err = here(root, "collect", "tiny", str(path))
+    what = "its 3 notebooks are named as Canvas names what a class handed in"
+    assert (code, err) == (1, f"{path}: left out, {what}. Collect it with --from canvas\n")
+    assert out == "01_tiny: 0 collected into submitted/\n"
+
+
 def test_a_download_of_a_class(root, drop, here):
     inner = a_zip(drop / "inner.zip", {TINY: b"bob's"}).read_bytes()
     path = a_zip(
