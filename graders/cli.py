@@ -418,7 +418,7 @@ def _parser() -> argparse.ArgumentParser:
         _sample,
         "build and grade the sample class, write its feedback, and compare its scores with the expected ones",
     )
-    sub.add_argument("sets", nargs="*", metavar="SET", help="the sets to grade (default: all)")
+    sub.add_argument("sets", nargs="*", metavar="SET", help="the sets to grade (default: all but optional ones)")
     sub.add_argument("--update", action="store_true", help="write sample/expected.json instead of comparing with it")
     return parser
 

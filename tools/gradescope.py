@@ -84,7 +84,7 @@ def find_set(root: Path, name: str) -> str:
     Raises:
         OSError: there is none.
     """
-    sets = sorted(path.name for path in (root / "solutions").glob("[0-9][0-9]_*"))
+    sets = sorted(path.parent.name for path in (root / "solutions").glob("*_*/*.ipynb"))
     for one in sets:
         if name in (one, one.partition("_")[2]):
             return one

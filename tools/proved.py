@@ -35,7 +35,7 @@ STAMPS = "_build/proved"
 PROGRAMS = ("bwrap", "c++", "chromium", "chromium-browser", "google-chrome", "initdb")  # without one, tests are skipped
 REQUIRE = "COURSE_REQUIRE_"  # with such a variable they fail instead
 NAMES = {  # what a group is made for each of, as the files of the tree show it
-    "set": r"solutions/\d\d_(\w+)/.*",
+    "set": r"solutions/(?:\d\d|[a-z])_(\w+)/.*",
     "page": r"book/(\w+)\.(?:ipynb|md)",
     "notebook": r"book/(\w+)\.ipynb",
 }
@@ -126,7 +126,8 @@ class Tree:
         """Return the group that a test belongs to."""
         file, _, test = nodeid.partition("::")
         name, _, parameters = test.partition("[")
-        words = {re.sub(r"^(\d\d_|book/)", "", p) for p in parameters.rstrip("]").split("-")[:2]}
+        given = parameters.rstrip("]").split("-")[:2]
+        words = {re.sub(form, "", p) for p in given for form in (r"^(\d\d_|book/)", r"^[a-z]_")}
         if any(_lists(pattern, file, name, words) for pattern in self.unproved):
             return None
         for group, row in self.groups.items():

@@ -3,9 +3,11 @@
 import json
 import logging
 import os
+import re
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Container
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,6 +34,13 @@ from graders.classroom.seeds import read_secret, seed_of
 from graders.classroom.submission import Submission
 from graders.engine.job import Settings
 from graders.notebook.problem import printable
+
+OF_APPENDIX = re.compile(r"[a-z]_\w+")  # the folder of such a set: f_implicit
+
+
+def optional(assignment: str) -> bool:
+    """Return whether a set counts only where a class takes it up: one that belongs to an appendix."""
+    return OF_APPENDIX.fullmatch(assignment) is not None
 
 
 class Course:
@@ -103,6 +112,16 @@ class Course:
     def assignments(self) -> list[str]:
         """The sets that have a source notebook, in order."""
         return sorted({path.parent.name for path in (self.root / self.dirs.source_directory).glob("*/*.ipynb")})
+
+    def taken(self, known: Container[str]) -> list[str]:
+        """Return the sets that count in this class: all but the optional ones that nobody has taken up.
+
+        An optional set is taken up by a due date, by a grading (both make it known to the gradebook) or by a hand-in.
+
+        Args:
+            known: the sets that the gradebook knows.
+        """
+        return [a for a in self.assignments if not optional(a) or a in known or self.students(a)]
 
     def find(self, name: str) -> str:
         """Return the assignment that ``name`` means: ``01_relu``, ``relu``, or ``01_relu/`` as a shell completes it.

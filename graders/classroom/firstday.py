@@ -97,7 +97,7 @@ def findings(course: Course, records: Records, seen: Overview) -> Iterator[Findi
     yield _sandbox()
     yield _outside()
     yield _room(course.root)
-    yield _sets(course)
+    yield _sets(course, seen)
     yield _gradebook(course, seen)
     if seen.listed is None:
         how = f"`python -m graders roster FILE` writes {ROSTER} from the gradebook of your learning platform"
@@ -153,9 +153,9 @@ def _room(root: Path) -> Finding:
     return Finding("room", OK, found)
 
 
-def _sets(course: Course) -> Finding:
-    sets = course.assignments
-    if not sets:
+def _sets(course: Course, seen: Overview) -> Finding:
+    sets = [row.name for row in seen.sets]
+    if not course.assignments:
         return Finding("sets", MISSING, "there are none", f"restore {course.dirs.source_directory}/ from the course")
     released = course.root / course.dirs.release_directory
     without = [name for name in sets if not any((released / name).glob("*.ipynb"))]
@@ -166,7 +166,10 @@ def _sets(course: Course) -> Finding:
             f"{len(sets)}, of which {', '.join(without)} cannot be given out yet",
             "`make exercises` makes what students get",
         )
-    return Finding("sets", OK, f"{len(sets)}, all of them ready to be given out in {course.dirs.release_directory}/")
+    others = [name for name in course.assignments if name not in sets]
+    left = f"; {', '.join(others)} {'is' if len(others) == 1 else 'are'} optional, and not taken up" if others else ""
+    found = f"{len(sets)}, all of them ready to be given out in {course.dirs.release_directory}/{left}"
+    return Finding("sets", OK, found)
 
 
 def _gradebook(course: Course, seen: Overview) -> Finding:

@@ -45,7 +45,7 @@ class Overview:
     Args:
         listed: those in the roster; None: nobody has said who is in the course.
         seen: those who have handed something in.
-        sets: in order.
+        sets: in order; optional ones that the class has not taken up are not among them.
     """
 
     listed: frozenset[str] | None
@@ -97,7 +97,7 @@ def overview(course: Course, records: Records) -> Overview:
     scores, known = records.scores() if course.has_gradebook else ({}, {})
     seen: set[str] = set()
     rows = []
-    for name in course.assignments:
+    for name in course.taken(known):
         handed_in = set(course.students(name))
         seen |= handed_in
         times = records.times(name) if name in known else {}

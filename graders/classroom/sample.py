@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 
-from graders.classroom.course import Course
+from graders.classroom.course import Course, optional
 from graders.classroom.errors import CourseError
 from graders.classroom.giving import give, noted
 from graders.classroom.gradebook import Records
@@ -159,9 +159,9 @@ def run_sample(
         crew: the workers that execute notebooks.
         settings: the limits of an execution.
         update: write ``sample/expected.json`` in place of comparing with it.
-        assignments: the sets; none: all.
+        assignments: the sets; none: all that are not optional.
     """
-    assignments = assignments or course.assignments
+    assignments = assignments or [name for name in course.assignments if not optional(name)]
     course.secret = b""  # what is expected was drawn from one seed
     clear(course)
     build(course.root, assignments)

@@ -182,3 +182,27 @@ def test_an_extension_in_words(length, text):
 def test_without_a_command_the_commands_are_listed(course, run):
     done = run(course, "graders")
     assert done.returncode == 2 and done.stderr.startswith("usage: python -m graders") and "\n    grade " in done.stderr
+
+
+def test_an_optional_set_counts_once_it_is_taken_up(course, here):
+    """That of an appendix; by a grading, and also by a due date or a hand-in alone."""
+    for step in ("solutions", "exercises"):
+        shutil.copytree(course / step / "01_tiny", course / step / "f_extra")
+    hand_in(course, "ada", **RIGHT)
+    assert here(course, "grade", "tiny")[0] == 0
+    before = here(course, "scores")[1], here(course, "class")[1]
+    assert "f_extra" not in "".join(before)
+    sets = "sets: 1, all of them ready to be given out in exercises/; f_extra is optional, and not taken up"
+    assert sets in here(course, "init", "--check")[1]
+    copy = course.parent / "copy"
+    shutil.copytree(course, copy)
+    assert here(copy, "init", "--due", "extra=2026-03-01T12:00")[0] == 0
+    assert "f_extra  2026-03-01 12:00 UTC          0       0     0" in here(copy, "class")[1]
+    assert "sets: 2, all of them ready to be given out in exercises/\n" in here(copy, "init", "--check")[1]
+
+    shutil.copytree(course / "submitted/ada/01_tiny", course / "submitted/ada/f_extra")
+    assert here(course, "scores")[1] == before[0], "nothing of it is graded yet"
+    assert "f_extra: 1 handed in and not graded (ada)" in here(course, "class")[2]
+    assert here(course, "grade", "extra")[0] == 0
+    rows = [line.split() for line in here(course, "scores")[1].splitlines()]
+    assert rows[0] == ["student", "01_tiny", "f_extra", "total"] and rows[2] == ["ada", "6", "6", "12"], rows
