@@ -15,7 +15,7 @@ from graders.inside.operation import Operation, Responder
 from graders.judge.task import Task
 from graders.judge.testfile import FileTask
 
-ORDER = (  # of the chapters
+ORDER = (  # of the chapters, then of the appendices
     "relu",
     "sigmoid",
     "ste",
@@ -26,6 +26,7 @@ ORDER = (  # of the chapters
     "qat",
     "checkpointing",
     "flash_attention",
+    "implicit",
 )
 ANY = "torch.autograd.gradcheck tries the gradient of any other Function."
 
@@ -66,7 +67,7 @@ def sets() -> list[str]:
 
 def slug(text: str) -> str | None:
     """Return the slug of the set that a word names: ``relu``, ``01_relu`` or a path to its notebook; None for none."""
-    name = re.sub(r"^\d\d_", "", Path(text).name.removesuffix(".ipynb"))
+    name = re.sub(r"^(\d\d|[a-z])_", "", Path(text).name.removesuffix(".ipynb"))
     return name if name in graders.sets.names() else None
 
 

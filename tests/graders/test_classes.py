@@ -55,6 +55,15 @@ NOT_ASKED: dict[str, dict[str, str]] = {
     "FakeQuantize": _ABOVE_0,
     "FakeQuantizePerChannel": {**_ABOVE_0, "number 0: negative": "axis is 0 or more, says the text"},
     "LSQ": _ABOVE_0,
+    "Kepler": {
+        f"argument 1: {shape}": "e is 0 or more and below 1, says the text"
+        for shape in (
+            "a negative sum",
+            "only negative numbers",
+            "a large positive number, and",
+            "a large negative number, and",
+        )
+    },
     "saved_bytes": dict.fromkeys(
         ("argument", "number"), "a Python int is returned, which the mutant leaves alone, so it is no other function"
     ),

@@ -216,7 +216,7 @@ def test_a_right_submission_needs_few_round_trips(set_name: str) -> None:
 @pytest.mark.parametrize("set_name", SETS)
 def test_size_of_a_set(set_name: str) -> None:
     tasks = graders.sets.module(set_name).TASKS
-    assert sum(t.points for t in tasks) == 20, {t.name: t.points for t in tasks}
+    assert sum(t.points for t in tasks) == (20 if chapters(set_name) else 10), {t.name: t.points for t in tasks}
     for task in tasks:
         assert all(check.points > 0 for check in task.checks), task.name
         assert len(task.solutions) >= 4, task.name
@@ -242,6 +242,7 @@ def test_a_missing_name_and_a_stub_are_verdicts(set_name: str, task: Task) -> No
 
 
 def chapters(set_name: str) -> list[Path]:
+    """The chapter of a set; none for an appendix's, whose page runs wrong versions of its own Functions."""
     return sorted((ROOT / "book").glob(f"[0-9][0-9]_{set_name}.ipynb"))
 
 
@@ -322,7 +323,7 @@ def test_the_chapter_s_wrong_versions_are_named_by_the_grader(set_name: str) -> 
                 verdict = task.judge(mistake.caught_by, local(operation(wrong)))
                 assert verdict.mistake == name, f"{path.name} {tag}: {verdict}"
                 seen += 1
-    assert seen >= 2, "a chapter shows two to four wrong versions"
+    assert seen >= 2 or not chapters(set_name), "a chapter shows two to four wrong versions"
 
 
 def renamed(cell: str, offer: str) -> str:
@@ -375,7 +376,7 @@ def test_pasting_the_book_earns_at_most_five_points(set_name: str) -> None:
             files = [source for cells in pages() for source in cells if source.startswith("%%writefile")]
             assert files
             total += max(task.judge("catches", renamed(f, task.offer)).earned for f in files)
-    assert total <= 5
+    assert total <= (5 if chapters(set_name) else 2)
 
 
 def test_a_pasted_answer_would_earn_its_points() -> None:
