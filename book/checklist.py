@@ -318,11 +318,14 @@ def worst(op: Op, args: list, h: float = 1e-6) -> str:
         for k, claim in enumerate(g.flatten().tolist()):
             low, here, high = (total(i, k, step) for step in (-h, 0, h))
             slope, bend = (high - low) / (2 * h), abs(high - 2 * here + low) / h
-            gap = abs(claim - slope) if not math.isnan(claim) else torch.inf
+            gap = abs(claim - slope)
+            gap = gap if not math.isnan(gap) else torch.inf
             found.append((gap, slope, bend, claim, f"input {i}{at(g, k)}"))
     most = 0.99 * max(gap for gap, *_ in found)  # the first of equals
     _, slope, bend, claim, where = next(row for row in found if row[0] >= most)
     text = f"{where}: backward {claim:.5g}, differences {slope:.5g}"
+    if math.isnan(slope):
+        return f"{text}; forward gives inf or nan: mend it, or move this input"
     if bend > 1e-2:
         return f"{text}; a kink or a jump: move this input, or test by parity"
     if not any(slope for _, slope, *_ in found):
@@ -713,7 +716,7 @@ def verdicts(f: Callable, *cases, only=(), **promises) -> Iterator[tuple]:
                 verdict, text = "passed", ITEMS[name](op) or ""
         except NotApplicable as why:
             verdict, text = "n/a", str(why)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             verdict, text = "FAILED", said(error)
         yield name, verdict, text
         if (name, verdict) == ("runs", "FAILED"):

@@ -198,7 +198,9 @@ def _loaded(place: str) -> ModuleType:
     except ModuleNotFoundError as error:
         hint = "; to name a file, write FILE.py:FUNCTION" if error.name == place.partition(".")[0] else ""
         raise ReviewError(f"{place} cannot be loaded: {error}{hint}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, of a script, and pytest's Skipped
         raise ReviewError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     return loaded if isinstance(loaded, ModuleType) else module
 
@@ -228,7 +230,7 @@ def _evaluated(what: str, text: str, names: Mapping[str, Any]) -> Any:
     try:
         ast.parse(text, mode="eval")
         return eval(text, dict(names))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ReviewError(f"--{what} {text!r}: {type(error).__name__}: {error}") from error
 
 

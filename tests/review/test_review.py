@@ -132,6 +132,20 @@ def test_what_an_error_says_is_printed_as_text() -> None:
     assert "ValueError: \\x1b[31mred" in out and "\x1b" not in out
 
 
+def test_a_case_outside_the_domain_is_named_as_such() -> None:
+    Path("ops.py").write_text(SQUARE.replace("return x * x", "return x.log()").replace("2 * x * g", "g / x"))
+    code, out, _ = reviewed("ops.py:Square", "--only", "gradcheck")  # the guess has negative numbers
+    said = "backward -0.58824, differences nan; forward gives inf or nan: mend it, or move this input"
+    assert code == 1 and re.sub(r"-0\.\d+", "-0.58824", " ".join(out.split())).count(said) == 1, out
+
+
+def test_what_exits_has_failed() -> None:
+    for ends in ("raise SystemExit(0)", "import sys; sys.exit()"):
+        Path("ops.py").write_text(SQUARE.replace("return 2 * x * g", ends))
+        code, out, _ = reviewed("ops.py:Square")
+        assert code == 1 and "FAILED   runs: SystemExit" in out
+
+
 WRONG: dict[str, tuple[Sequence[str], str]] = {
     "no name at all": ((), "name what to review"),
     "no such file": (("gone.py:F",), "there is no file gone.py"),
@@ -144,6 +158,9 @@ WRONG: dict[str, tuple[Sequence[str], str]] = {
     "a case without a gradient": (("ops:Square", "--case", "3"), "give cases in float64, with requires_grad=True"),
     "no such item": (("ops:Square", "--only", "speed"), "no item is called 'speed'; `--list` prints them all"),
     "no such dtype": (("ops:Square", "--dtypes", "int8"), "--dtypes int8: there are float64, float32"),
+    "a file that exits": (("ends.py:F",), "ends.py cannot be loaded: SystemExit: 0"),
+    "a file that skips itself": (("skips.py",), "skips.py cannot be loaded: Skipped: not here"),
+    "a case that exits": (("ops:Square", "--case", "exit(0)"), "--case 'exit(0)': SystemExit"),
     "a file that raises": (("broken.py:F",), "broken.py cannot be loaded: ZeroDivisionError"),
 }
 
@@ -151,6 +168,8 @@ WRONG: dict[str, tuple[Sequence[str], str]] = {
 @pytest.mark.parametrize("what", WRONG)
 def test_what_cannot_be_reviewed_is_one_line(what: str) -> None:
     Path("broken.py").write_text("1 / 0\n")
+    Path("ends.py").write_text("raise SystemExit(0)\n")
+    Path("skips.py").write_text("import pytest\npytest.skip('not here', allow_module_level=True)\n")
     arguments, said = WRONG[what]
     code, out, err = reviewed(*arguments)
     assert code == 2 and err.startswith("graders: ") and err.count("\n") == 1 and said in err, err
