@@ -195,7 +195,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="EXPR",
-        help='arguments for one call, as Python: "torch.randn(2, 3), 0.5"; give one for each branch (default: guessed)',
+        help='arguments for one call, as Python: "torch.randn(2, 3), 0.5", which is seeded; give one for each branch '
+        "(default: guessed)",
     )
     sub.add_argument("--reference", metavar="EXPR", help="the same operation by torch's own: torch.relu, a lambda")
     sub.add_argument("--surrogate", metavar="EXPR", help="whose gradient an estimator has: torch.clone")
@@ -473,8 +474,15 @@ def _review(arguments: argparse.Namespace) -> int:
         print(listed())
         return 0
     if not arguments.target:
+        taken = [
+            name
+            for name in ("only", "dtypes")
+            if any(":" in word or word.endswith(".py") for word in getattr(arguments, name) or ())
+        ]
         raise CourseError(
-            "name what to review, as in `review package.module:Function`; `review --list` prints the items"
+            f"--{taken[0]} takes all words after it: name what to review before it"
+            if taken
+            else "name what to review, as in `review package.module:Function`; `review --list` prints the items"
         )
     try:
         with _loading():

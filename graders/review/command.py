@@ -1,5 +1,6 @@
 """What ``python -m graders review`` prints: a line for each item, or all of it as JSON."""
 
+import contextlib
 import json
 import sys
 import textwrap
@@ -35,14 +36,15 @@ def run(targets: Sequence[str], given: Given, only: Sequence[str], as_json: bool
         raise ReviewError(f"no item is called {unknown[0]!r}; `--list` prints them all")
     found: list[dict[str, Any]] = []
     troubles: list[str] = []
-    for target in targets:
-        try:
-            chosen = subjects(target, given)
-        except ReviewError as error:
-            troubles.append(printable(error, 1000))
-            continue
-        for subject in chosen:
-            found.append(_one(target, subject, only, None if as_json else say))
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():  # what reviewed code prints
+        for target in targets:
+            try:
+                chosen = subjects(target, given)
+            except ReviewError as error:
+                troubles.append(printable(error, 1000))
+                continue
+            for subject in chosen:
+                found.append(_one(target, subject, only, None if as_json else say))
     if as_json:
         say(json.dumps({"form": FORM, "torch": torch.__version__, "reviews": found, "troubles": troubles}, indent=1))
     elif any(one["failed"] for one in found):

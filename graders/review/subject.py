@@ -162,11 +162,13 @@ def subjects(target: str, given: Given) -> list[Subject]:
     if isinstance(thing, Review):
         _no_more(given, target)
         return [Subject(name, thing)]
-    if not callable(thing):
-        raise ReviewError(
-            f"{target} is of type {type(thing).__name__}, and has to be a Function, a function or a Review"
-        )
+    if not callable(thing) or (isinstance(thing, type) and not _is_function(thing)):
+        raise ReviewError(f"{target} is {_kind(thing)}, and has to be a Function, a function or a Review")
     return [_subject(name, thing, module, given)]
+
+
+def _kind(thing: object) -> str:
+    return "another class" if isinstance(thing, type) else f"of type {type(thing).__name__}"
 
 
 def _no_more(given: Given, target: str) -> None:
@@ -196,13 +198,25 @@ def _loaded(place: str) -> ModuleType:
     try:
         loaded = load()
     except ModuleNotFoundError as error:
-        hint = "; to name a file, write FILE.py:FUNCTION" if error.name == place.partition(".")[0] else ""
+        hint = _hint(place, error.name)
         raise ReviewError(f"{place} cannot be loaded: {error}{hint}") from error
+    except ImportError as error:
+        relative = "no known parent package" in str(error)
+        hint = "; it belongs to a package: write PACKAGE.MODULE:FUNCTION" if relative else ""
+        raise ReviewError(f"{place} cannot be loaded: {type(error).__name__}: {error}{hint}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit, of a script, and pytest's Skipped
         raise ReviewError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     return loaded if isinstance(loaded, ModuleType) else module
+
+
+def _hint(place: str, missing: str | None) -> str:
+    """Return what to type instead of a module that there is not; "" if one that it imports is missing."""
+    if missing == place.partition(".")[0]:
+        return "; to name a file, write FILE.py:FUNCTION"
+    parent, _, last = place.rpartition(".")
+    return f"; to name a Function, write {parent}:{last}" if parent and missing == place else ""
 
 
 def _subject(name: str, thing: Callable[..., Any], module: ModuleType, given: Given) -> Subject:
@@ -214,6 +228,7 @@ def _subject(name: str, thing: Callable[..., Any], module: ModuleType, given: Gi
     note = ""
     cases: list[tuple[Any, ...]] = []
     if given.cases:
+        torch.manual_seed(0)  # so that the same command says the same
         for text in given.cases:
             case = _evaluated("case", text, names)
             cases.append(tuple(map(_ready, case if isinstance(case, tuple) else (case,))))

@@ -148,6 +148,11 @@ def test_what_exits_has_failed() -> None:
 
 WRONG: dict[str, tuple[Sequence[str], str]] = {
     "no name at all": ((), "name what to review"),
+    "a name taken for an item": (("--only", "gradcheck", "ops:Square"), "--only takes all words after it: name what"),
+    "a file taken for a dtype": (("--dtypes", "float32", "ops.py"), "--dtypes takes all words after it"),
+    "a dot for a colon": (("package.inner.Square",), "to name a Function, write package.inner:Square"),
+    "a file of a package": (("package/outer.py:F",), "it belongs to a package: write PACKAGE.MODULE:FUNCTION"),
+    "another class": (("ops:torch.nn.ReLU",), "ops:torch.nn.ReLU is another class, and has to be a Function"),
     "no such file": (("gone.py:F",), "there is no file gone.py"),
     "no such module": (("gone:F",), "gone cannot be loaded: No module named 'gone'; to name a file"),
     "no such Function": (("ops:Cube",), "ops has no Cube"),
@@ -168,6 +173,10 @@ WRONG: dict[str, tuple[Sequence[str], str]] = {
 @pytest.mark.parametrize("what", WRONG)
 def test_what_cannot_be_reviewed_is_one_line(what: str) -> None:
     Path("broken.py").write_text("1 / 0\n")
+    Path("package").mkdir()
+    for name in ("__init__", "inner"):
+        Path(f"package/{name}.py").write_text("")
+    Path("package/outer.py").write_text("from .inner import F\n")
     Path("ends.py").write_text("raise SystemExit(0)\n")
     Path("skips.py").write_text("import pytest\npytest.skip('not here', allow_module_level=True)\n")
     arguments, said = WRONG[what]
@@ -194,6 +203,20 @@ def test_as_data() -> None:
     ]
     assert review["items"][1]["question"] == QUESTIONS["gradcheck"]
     assert data["troubles"][0].startswith("gone cannot be loaded")
+
+
+def test_what_the_function_prints_is_not_in_the_data() -> None:
+    Path("ops.py").write_text("print('loading')\n" + SQUARE.replace("return x * x", "print('forward'); return x * x"))
+    code, out, err = reviewed("ops.py:Square", "--json", "--only", "runs")
+    assert code == 0 and json.loads(out)["reviews"][0]["failed"] == []
+    assert "loading\nforward\n" in err
+
+
+def test_the_same_command_says_the_same() -> None:
+    command = ("ops.py:Square", "--case", "torch.randn(3)", "--only", "magnitudes")
+    first = reviewed(*command)
+    torch.rand(1)
+    assert reviewed(*command) == first and "mean" in first[1]
 
 
 # --- a Review ---------------------------------------------------------------------------------------------------------
