@@ -6,6 +6,7 @@ Without the option it does nothing, and it loads torch only where a test file ha
 import json
 import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note what the items say, where a file is asked for."""
-    if config.getoption("gradreview_json", None):
-        config.pluginmanager.register(_Report(config.getoption("gradreview_json")), "gradreview-report")
+    """Note what the items say, where they are asked for."""
+    path = config.getoption("gradreview_json", None)
+    if path or config.getoption("gradreview", False):
+        config.pluginmanager.register(_Report(path), "gradreview-report")
 
 
 def pytest_pycollect_makeitem(collector: pytest.Module, name: str, obj: object) -> "_Collector | None":
@@ -75,10 +77,12 @@ class _Item(pytest.Item):
 
     def runtest(self) -> None:
         """Ask it."""
+        said = {"verdict": "", "text": ""}  # not known yet
+        self.user_properties.append(("gradreview", said))
         answer = self.parent.answer(self.name)
         if answer.item != self.name:
             pytest.skip(f"it does not run: {answer.text}")
-        self.user_properties.append(("gradreview", {"verdict": answer.verdict, "text": answer.text}))
+        said |= {"verdict": answer.verdict, "text": answer.text}
         if answer.verdict == "not asked":
             pytest.skip(answer.text)
         if answer.verdict == "accepted":
@@ -97,30 +101,70 @@ class _Item(pytest.Item):
         return self.path, None, f"{self.parent.name}: {self.name}"
 
 
-class _Report:
-    """Writes what all items said into a file, also under pytest-xdist, whose main process hears of every test."""
+def _torch() -> str | None:
+    """Return torch's version without loading it: under pytest-xdist the main process does not need it."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
 
-    def __init__(self, path: Path) -> None:
+
+class _Report:
+    """Writes what all items said into a file, also under pytest-xdist, whose main process hears of every test.
+
+    Args:
+        path: the file; None: none is written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self.found: dict[str, dict[str, dict[str, str]]] = {}
+        self.troubles: list[str] = []
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that cannot be loaded: no Review in it was asked."""
+        if report.failed:
+            last = str(report.longrepr).strip().splitlines() or [""]
+            self.troubles.append(f"{report.nodeid}: {last[-1].removeprefix('E ').strip()}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note an item's answer."""
-        said = dict(report.user_properties).get("gradreview")
-        if report.when == "call" and isinstance(said, dict):
-            review, _, item = report.nodeid.rpartition("::")
-            self.found.setdefault(review, {})[item] = said
+        """Note an item's answer, or what kept it from giving one: a limit on its time, for instance."""
+        properties = dict(report.user_properties)
+        if "gradreview" not in properties:
+            return
+        said = properties["gradreview"]
+        review, _, item = report.nodeid.rpartition("::")
+        if report.failed and said["verdict"] != "failed":
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = getattr(crash, "message", str(report.longrepr)).strip()
+            said = {"verdict": "failed", "text": text.partition("\n")[0]}
+        if said["verdict"]:
+            self.found.setdefault(review, {}).setdefault(item, said)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the file."""
-        if hasattr(session.config, "workerinput"):
+        if self.path is None or hasattr(session.config, "workerinput"):
             return
         reviews = [
             {
                 "name": review,
                 "failed": [item for item, said in items.items() if said["verdict"] == "failed"],
-                "items": [{"item": item, "question": QUESTIONS[item], **said} for item, said in items.items()],
+                "items": [
+                    {"item": item, "question": question, **items[item]}
+                    for item, question in QUESTIONS.items()
+                    if item in items
+                ],
             }
             for review, items in self.found.items()
         ]
-        self.path.write_text(json.dumps({"form": 1, "reviews": reviews}, indent=1) + "\n", encoding="utf-8")
+        data = {"form": 1, "torch": _torch(), "reviews": reviews, "troubles": self.troubles}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say so where nothing was reviewed: a file that pytest does not take for tests would look like a pass."""
+        if not self.found and not terminalreporter.config.getoption("collectonly"):
+            terminalreporter.write_line(
+                "gradreview: nothing was reviewed: no test that ran belongs to a Review at the top of a test file",
+                yellow=True,
+            )

@@ -326,6 +326,34 @@ def test_what_does_not_run_fails_once_and_skips_the_rest() -> None:
     assert "it does not run: no output requires a gradient" in done.stdout
 
 
+def test_the_file_tells_of_what_did_not_get_that_far() -> None:
+    Path("test_broken.py").write_text("import absent\n")
+    Path("test_crash.py").write_text(
+        "import os\nimport pytest\nimport torch\nfrom graders.review import Review\n"
+        "def late(x):\n    pytest.fail('out of time')\n"
+        "late = Review(late, torch.ones(2, dtype=torch.float64, requires_grad=True))\n"
+    )
+    run_pytest("--gradreview-json", "a/new/said.json", "--continue-on-collection-errors", "-k", "runs")
+    data = json.loads(Path("a/new/said.json").read_text())
+    assert set(data) == {"form", "torch", "reviews", "troubles"} and data["torch"] == torch.__version__
+    assert data["troubles"] == ["test_broken.py: ModuleNotFoundError: No module named 'absent'"]
+    (review,) = data["reviews"]
+    assert review["failed"] == ["runs"] and review["items"][0]["text"].endswith("out of time")
+
+
+def test_it_says_where_there_is_no_review() -> None:
+    Path("test_other.py").write_text("def test_other():\n    pass\n")
+    said = "gradreview: nothing was reviewed"
+    assert said in run_pytest("--gradreview").stdout
+    assert said in run_pytest("--gradreview-json", "said.json", "-n", "2").stdout
+    assert said not in run_pytest().stdout
+
+
+@pytest.mark.usefixtures("_project")
+def test_it_does_not_say_so_where_there_is_one() -> None:
+    assert "nothing was reviewed" not in run_pytest("--gradreview", "-k", "gradcheck", "-n", "2").stdout
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
