@@ -527,9 +527,10 @@ def watched(op: Op) -> None:
 def attributes(op: Op) -> None:
     for args in map(fresh, op.cases):
         for node in nodes(outputs(op.f, args)):
-            for name, value in vars(node).items():
-                floats = any(map(is_float, held(value)))
-                assert not floats, f"ctx.{name} holds a tensor: use save_for_backward"
+            kept = vars(node).items()
+            names = [f"ctx.{n}" for n, v in kept if any(map(is_float, held(v)))]
+            verb = "holds a tensor" if len(names) == 1 else "hold tensors"
+            assert not names, f"{', '.join(names)} {verb}: use save_for_backward"
 
 
 def held(value: object) -> list[Tensor]:

@@ -146,6 +146,26 @@ def test_what_exits_has_failed() -> None:
         assert code == 1 and "FAILED   runs: SystemExit" in out
 
 
+def test_every_attribute_that_holds_a_tensor_is_named() -> None:
+    kept = "ctx.n, ctx.x, ctx.y = n, x, [x**n]\n        return x**n"
+    Path("ops.py").write_text(SQUARE.replace("ctx.n = n\n        return x**n", kept))
+    _, out, _ = reviewed("ops.py:cube", "--only", "nothing on ctx")
+    assert "FAILED   nothing on ctx: ctx.x, ctx.y hold tensors: use save_for_backward" in out
+
+
+def test_one_that_writes_to_its_input_is_reviewed_on_a_copy() -> None:
+    Path("ops.py").write_text(
+        "from torch.autograd import Function\n"
+        "class Double(Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        ctx.mark_dirty(x)\n        return x.mul_(2)\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        return 2 * g\n"
+        "copied = lambda x: Double.apply(x.clone())\n"
+    )
+    assert "leaf Variable" in " ".join(reviewed("ops.py:Double")[1].split())
+    code, out, _ = reviewed("ops.py:copied", "--reference", "lambda x: 2 * x", "--elementwise")
+    assert code == 0, out
+
+
 WRONG: dict[str, tuple[Sequence[str], str]] = {
     "no name at all": ((), "name what to review"),
     "a name taken for an item": (("--only", "gradcheck", "ops:Square"), "--only takes all words after it: name what"),
@@ -371,6 +391,11 @@ def test_the_guide_prints_what_is_printed() -> None:
             assert re.sub(r" +\[.*", "", lines[0]) == shown.strip()
         else:
             assert lines == shown.splitlines()
+
+
+def test_what_the_guide_builds_is_ignored() -> None:
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {"/build/", "/dist/"} <= set(lines) and "--wheel-dir dist ." in GUIDE
 
 
 def test_the_guide_names_every_option_of_pytest_and_the_wheel() -> None:
