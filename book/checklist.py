@@ -325,7 +325,7 @@ def worst(op: Op, args: list, h: float = 1e-6) -> str:
     _, slope, bend, claim, where = next(row for row in found if row[0] >= most)
     text = f"{where}: backward {claim:.5g}, differences {slope:.5g}"
     if math.isnan(slope):
-        return f"{text}; forward gives inf or nan: mend it, or move this input"
+        return f"{text}; forward gives inf or nan: fix it, or move this input"
     if bend > 1e-2:
         return f"{text}; a kink or a jump: move this input, or test by parity"
     if not any(slope for _, slope, *_ in found):

@@ -129,10 +129,9 @@ class _Report:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note an item's answer, or what kept it from giving one: a limit on its time, for instance."""
-        properties = dict(report.user_properties)
-        if "gradreview" not in properties:
+        said = dict(report.user_properties).get("gradreview")
+        if not isinstance(said, dict):
             return
-        said = properties["gradreview"]
         review, _, item = report.nodeid.rpartition("::")
         if report.failed and said["verdict"] != "failed":
             crash = getattr(report.longrepr, "reprcrash", None)

@@ -135,7 +135,7 @@ def test_what_an_error_says_is_printed_as_text() -> None:
 def test_a_case_outside_the_domain_is_named_as_such() -> None:
     Path("ops.py").write_text(SQUARE.replace("return x * x", "return x.log()").replace("2 * x * g", "g / x"))
     code, out, _ = reviewed("ops.py:Square", "--only", "gradcheck")  # the guess has negative numbers
-    said = "backward -0.58824, differences nan; forward gives inf or nan: mend it, or move this input"
+    said = "backward -0.58824, differences nan; forward gives inf or nan: fix it, or move this input"
     assert code == 1 and re.sub(r"-0\.\d+", "-0.58824", " ".join(out.split())).count(said) == 1, out
 
 
