@@ -830,7 +830,7 @@ def speed_by_length(rows, width):
 
 
 def fixed_point_path():
-    """Draw z = cos z, iterated from 0, and the one slope that the derivative of its solution needs."""
+    """Draw z = cos az, iterated from 0 with a = 1, and the slopes there that the derivative of its solution needs."""
     ax, z = canvas(height=4)[1][0], torch.linspace(-0.05, 1.12, 200, dtype=torch.float64)
     path, near, at = [(0.0, 0.0)], torch.tensor([-0.16, 0.16]), 0 * z[0]
     for _ in range(20):
@@ -843,9 +843,10 @@ def fixed_point_path():
     ax.plot(at, at.cos(), "o", color=ORANGE, ms=8)
     ax.text(0.1, 0.02, "start", color=BLUE)
     ax.text(0.03, 0.55, "20 steps:\nforward", color=BLUE, va="center")
-    ax.text(0.85, 0.44, f"one step,\nslope −{at.sin():.2f}:\nbackward", color=ORANGE, va="top", ha="center")
+    slopes = f"slopes −{at.sin():.2f} in z,\n−{at * at.sin():.2f} in a:\nbackward"
+    ax.text(0.89, 0.46, f"one step,\n{slopes}", color=ORANGE, va="top", ha="center")
     ax.text(0.31, 0.25, "y = z")
-    ax.text(0.14, 0.88, "y = cos z", color=BLUE)
+    ax.text(0.02, 0.88, "y = cos az, a = 1", color=BLUE)
     ax.set(xlabel="z", ylabel="one step", ylim=(0, 1.1), xlim=(-0.05, 1.12))
     ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
 
@@ -867,6 +868,46 @@ def gradient_errors(ks, by_loop, by_adjoint, by_one):
     ax.text(25, 3e-3, "through the loop", color=ORANGE)
     ax.text(6, 2e-5, "the adjoint", color=ORANGE)
     ax.set(xlabel="steps", title="error of the slope", xlim=(0, ks[-1] + 1), yticks=[1, 1e-2, 1e-4, 1e-6, 1e-8])
+
+
+def roads(plan, p, q):
+    """Draw who delivers how much to whom: bakeries on the left, cafés on the right, roads as wide as what they carry.
+
+    Args:
+        plan: what each bakery, a row, delivers to each café, a column.
+        p: the bakeries' numbers.
+        q: the cafés' numbers.
+    """
+    ax, style = canvas(height=3.4)[1][0], {"va": "center", "linespacing": 1.4}
+    left, right = torch.linspace(0.5, 2.5, len(p)).tolist(), torch.linspace(0, 3, len(q)).tolist()
+    for start, row in zip(left, plan.tolist(), strict=True):
+        for end, carried in zip(right, row, strict=True):
+            ax.plot((0, 1), (start, end), color=BLUE, lw=45 * carried, alpha=0.55, solid_capstyle="butt")
+    for x, side, places, values, names in ((-0.03, "right", left, p, "bakery p"), (1.03, "left", right, q, "café q")):
+        name, letter = names.split()
+        for number, (place, value) in enumerate(zip(places, values.tolist(), strict=True), 1):
+            label = f"{name} {number}\n{letter} = {round(value, 2) + 0.0:.2f}".replace("-", "−")  # no −0.00
+            ax.text(x, place, label, ha=side, color=BLUE, **style)
+    ax.set(xlim=(-0.42, 1.42), ylim=(3.3, -0.3), frame_on=False, xticks=[], yticks=[])
+
+
+def there_and_back(out, back):
+    """Plot Euler's way from 0 to 4, and the way back that the same steps take from its end.
+
+    Args:
+        out: the angles on the way out, evenly apart in time.
+        back: those on the way back, at the same times.
+    """
+    ax, times = canvas(height=3.4)[1][0], torch.linspace(0, 4, len(out))
+    ax.plot(times, out, "-o", color=BLUE, ms=5)
+    ax.plot(times, back, "--s", color=RED, ms=5, mfc="none")
+    for at, color in ((out[0], BLUE), (back[0], RED)):
+        ax.text(-0.12, at, f"{at:.2f}", color=color, ha="right", va="center")
+    ax.text(4.1, out[-1], f"{out[-1]:.2f}".replace("-", "−"), color=BLUE, va="center")
+    ax.text(0.75, 0.1, "out: forward", color=BLUE, ha="right", va="top")
+    ax.text(1.5, 2.2, "back, from the end:\nbackward's states", color=RED, va="center")
+    ax.set(xlabel="time", title="angle of the pendulum", xlim=(-0.6, 4.6), yticks=[-2, -1, 0, 1, 2, 3])
+    ax.set(xticks=range(5))
 
 
 def engine_order():
@@ -899,6 +940,28 @@ def engine_order():
     ax.set(xlim=(-1.65, 1.9), ylim=(-4.3, 0.35), frame_on=False, xticks=[], yticks=[])
 
 
+def memory_gaps():
+    """Draw where the g lies that backward of `cat` hands back, and where a kernel reads that knows of no gaps."""
+    stored = torch.arange(1, 13)  # the gradient of two tensors of shape (2, 3), side by side
+    g = stored.reshape(2, 6)[:, :3]
+    read = g.as_strided((2, 3), (3, 1))
+    ax, style = canvas(height=2.2)[1][0], {"ha": "center", "va": "center"}
+    for number in stored.tolist():
+        own = {"fc": ORANGE + "40", "ec": ORANGE, "lw": 1.5} if number in g else {"fc": "none", "ec": INK, "lw": 0.8}
+        ax.add_patch(plt.Rectangle((number - 0.95, -0.5), 0.9, 1, **own))
+        ax.text(number - 0.5, 0, number, **style, color=ORANGE if number in g else INK)
+    for row in range(2):
+        right = read[row].equal(g[row])
+        below = ("✓", GREEN) if right else ("✗", RED)
+        for rows, sign, mark, color in ((g, -1, "g,", ORANGE), (read, 1, f"{below[0]} read as", below[1])):
+            start, end = rows[row, 0].item() - 0.95, rows[row, 0].item() + 1.95
+            near, far = 0.6 * sign, 0.8 * sign
+            ax.plot([start, start, end, end], [near, far, far, near], color=color)
+            ax.text(start + 1.45, 1.3 * sign, f"{mark} row {row + 1}", **style, color=color)
+    ax.set(xlim=(-0.1, 12.1), ylim=(1.8, -1.8))
+    ax.set_axis_off()
+
+
 def wild_matrix(seen):
     """Draw which check sees which bug.
 
@@ -917,4 +980,33 @@ def wild_matrix(seen):
             ax.add_patch(plt.Rectangle((column + 0.04, row - 0.42), 0.92, 0.84, **look))
             ax.text(column + 0.5, row, "sees it" if mark == "X" else "–", ha="center", va="center", size=10)
     ax.set(xlim=(-2.5, len(checks) + 1.1), ylim=(len(seen) - 0.4, -2.3))
+    ax.set_axis_off()
+
+
+def wild_packages(rows):
+    """Draw the Functions of each package, and how many of them failed which item of the checklist.
+
+    Args:
+        rows: of each Function its package, and the items that it failed.
+    """
+    items, packages = [], {}
+    for row in rows:
+        packages.setdefault(row["package"], []).append(row["failed"])
+        items += row["failed"]
+    items = sorted(dict.fromkeys(items), key=items.count, reverse=True)
+    ax, style = canvas(height=6.6)[1][0], {"va": "center", "size": 10.5}
+    for column, item in enumerate(items):
+        ax.text(column + 4.9, -0.7, item, ha="left", va="bottom", rotation=55, size=10.5)
+    ax.text(2, -0.8, "Functions", ha="center", va="bottom", size=10.5)
+    for line, (package, failed) in enumerate(packages.items()):
+        ax.text(-0.2, line, package, ha="right", **style)
+        for place, names in enumerate(failed):
+            mark, color = ("✗", RED) if names else ("✓", GREEN)
+            ax.text(place + 0.5, line, mark, ha="center", color=color, **style)
+        for column, item in enumerate(items):
+            count = sum(item in names for names in failed)
+            look = {"fc": RED + "38", "ec": RED, "lw": 1.2} if count else {"fc": "none", "ec": INK, "lw": 0.3}
+            ax.add_patch(plt.Rectangle((column + 4.55, line - 0.42), 0.9, 0.84, **look))
+            ax.text(column + 5, line, count or "", ha="center", **style)
+    ax.set(xlim=(-4.6, len(items) + 6.4), ylim=(len(packages) - 0.4, -4.2))
     ax.set_axis_off()
