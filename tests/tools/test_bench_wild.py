@@ -1,6 +1,7 @@
 """What page i says of other packages is what the last run of `bench.wild` wrote."""
 
 import json
+from collections import Counter
 
 import nbformat
 
@@ -8,7 +9,9 @@ from bench.wild import OUT, PINS, ROOT, by_sort, conjugate, hard_sigmoid, normal
 
 WILD = json.loads(OUT.read_text(encoding="utf-8"))
 PLAIN = "the same of torch's operations"
-PAGE = "\n".join(cell.source for cell in nbformat.read(ROOT / "book/i_wild.ipynb", 4).cells)
+CELLS = nbformat.read(ROOT / "book/i_wild.ipynb", 4).cells
+PAGE = "\n".join(cell.source for cell in CELLS)
+ALT = {cell.id: cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "") for cell in CELLS}
 
 
 def test_every_package_was_reviewed_in_its_pinned_version() -> None:
@@ -24,6 +27,16 @@ def test_every_row_was_run_to_its_end() -> None:
 def test_the_page_counts_them() -> None:
     assert f"{len(WILD['rows'])} Functions of eighteen packages" in PAGE
     assert len(PINS) == 18
+    clean = sum(not row["failed"] for row in WILD["rows"])
+    assert f"{clean} of the {len(WILD['rows'])} Functions failed nothing" in PAGE
+
+
+def test_the_picture_of_the_packages_says_the_same_in_words() -> None:
+    failed = Counter(item for row in WILD["rows"] for item in row["failed"])
+    said = ALT["packages-figure"].partition("Functions failed it: ")[2].rstrip(".").split(", ")
+    assert said == [f"{item} {count}" for item, count in failed.most_common()]
+    clean = sum(not row["failed"] for row in WILD["rows"])
+    assert f"{clean} green ticks and {len(WILD['rows']) - clean} red crosses" in ALT["packages-figure"]
 
 
 def test_the_page_quotes_the_numbers() -> None:
