@@ -108,6 +108,19 @@ def residuals() -> None:
     assert same(jax.grad(total(f))(A), jax.jit(jax.grad(total(f)))(A), [3, 12])
     text = custom(lambda a: (a, "text"), lambda _, g: (g,))
     assert "is not a valid JAX type" in raises(TypeError, jax.grad(total(text)), A)
+    bare = custom(lambda a: (jnp.sin(a), (a, jnp.cos)), lambda kept, g: (kept[1](kept[0]) * g,))
+    assert "is not a valid JAX type" in raises(TypeError, jax.grad(total(bare)), A)
+
+    @jax.tree_util.register_static
+    class Name:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    named = custom(lambda a: (jnp.sin(a), (a, Name("cos"))), lambda kept, g: (getattr(jnp, kept[1].name)(kept[0]) * g,))
+    cosine = jax.tree_util.Partial(jnp.cos)
+    wrapped = custom(lambda a: (jnp.sin(a), (a, cosine)), lambda kept, g: (kept[1](kept[0]) * g,))
+    for f in (named, wrapped):
+        assert same(jax.grad(total(f))(A), jax.jit(jax.grad(total(f)))(A), jnp.cos(A))
 
     def setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
         ctx.text = "text"
@@ -121,6 +134,8 @@ def a_tuple() -> None:
     x, _ = leaves()
     assert same(grad(function(torch.clone, lambda ctx, g: g)(x).sum(), x)[0], [1, 1])
     assert "tuple" in raises(TypeError, jax.grad(total(custom(lambda a: (a, None), lambda _, g: g))), A[:1])
+    for kind in (tuple, list):
+        assert same(jax.grad(total(custom(lambda a: (a, None), lambda _, g, kind=kind: kind([g]))))(A), [1, 1])
 
 
 def none_for_a_tensor() -> None:
@@ -159,6 +174,8 @@ def none_for_a_number() -> None:
         assert same(jax.grad(lambda a, f=power: f(a, 3).sum())(A), [3, 12])
         traced = jax.jit(lambda a, n, f=power: f(a, n))
         assert "nondiff_argnums" in raises("UnexpectedTracerError", traced, A, 3)
+    ordinary = custom(lambda a, n: (a**n, (a, n)), lambda kept, g: (kept[1] * kept[0] ** (kept[1] - 1) * g, None))
+    assert same(jax.grad(total(ordinary))(A, 3), jax.jit(jax.grad(total(ordinary)))(A, 3), [3, 12])
 
 
 def who_needs_a_gradient() -> None:
@@ -282,6 +299,10 @@ def checkpoints() -> None:
     (ours,) = grad(checkpoint(sine, x, use_reentrant=False).sum(), x)
     assert same(ours, jax.grad(total(jax.checkpoint(sine_in_jax)))(A))
     assert called == ["torch", "torch", "jax"]
+
+    twice = lambda a: jnp.sin(jnp.sin(a))
+    sines = [str(jax.make_jaxpr(jax.grad(total(f)))(A)).count("= sin ") for f in (twice, jax.checkpoint(twice))]
+    assert sines == [2, 3], "the inner one again, in backward"
 
     matrix = jnp.ones((3, 3))
     two = lambda a: jnp.sin(matrix @ jnp.sin(a)).sum()
@@ -470,6 +491,34 @@ def forward_by_a_custom_jvp() -> None:
     assert same(jax.jacfwd(cube)(A), np.diag([3, 12])) and same(jax.hessian(total(cube))(A), np.diag([6, 12]))
 
 
+def two_ways_to_ask() -> None:
+    f = lambda a, b: (a * b).sum()
+    assert same(jax.grad(f)(A, B), B)
+    assert "scalar" in raises(TypeError, jax.grad(lambda a: 2 * a), A)
+    square = lambda a: a**2
+    assert same(jax.jacfwd(square)(A), np.diag([2, 4])) and same(jax.hessian(total(square))(A), np.diag([2, 2]))
+
+
+def stand_ins() -> None:
+    seen = []
+
+    def look(a: Any) -> Any:
+        seen.append((isinstance(a, jax.core.Tracer), a.shape, a.dtype.name))
+        return (a**2).sum()
+
+    jax.grad(look)(A)
+    jax.jit(look)(A)
+    assert seen == [(True, (2,), "float64")] * 2
+
+
+def in_reverse_first() -> None:
+    called = []
+    fwd, bwd = (lambda a: (called.append("fwd"), (a**3, a))[1]), lambda a, g: (called.append("bwd"), (3 * a**2 * g,))[1]
+    f = custom(fwd, bwd, lambda a: a**3)
+    assert same(jax.hessian(total(f))(A), jax.jacfwd(jax.grad(total(f)))(A), np.diag([6, 12]))
+    assert called == ["fwd", "bwd"] * 2
+
+
 def without_the_flag() -> None:
     with jax.enable_x64(False):
         assert jnp.array([1.0, 2.0]).dtype == "float32"
@@ -482,6 +531,9 @@ SAID = {
     "Under `jax.jit` it raises": a_value_looked_at,
     "write a `custom_jvp`": forward_by_a_custom_jvp,
     "# else float32": without_the_flag,
+    "for its first argument": two_ways_to_ask,
+    "stand-ins for the arrays": stand_ins,
+    "`jax.hessian` differentiates in reverse first": in_reverse_first,
 }
 
 
