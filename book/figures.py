@@ -917,27 +917,85 @@ def engine_order():
     z = (q := p.exp()) + (r := p.cos())
     nodes, ran = [t.grad_fn for t in (z, q, r, p, s)], []
     nodes[3:3] = [nodes[3].next_functions[0][0], nodes[4].next_functions[0][0]]
-    named = {"z = q + r": z, "q = exp p": q, "r = cos p": r, "p = x · s": p, "s = sin w": s}
-    names = [f"{name}\n{value.item():.4f}".replace("-", "−") for name, value in named.items()]
-    names[3:3] = ["x.grad", "w.grad"]
+    names = "z = q + r", "q = exp p", "r = cos p", "x", "w", "p = x · s", "s = sin w"
+    values = [f"{t.item():.4f}".replace("-", "−") for t in (z, q, r, x, w, p, s)]
     places = [(0, 0), (-1, -1), (1, -1), (-1, -3), (1, -4), (0, -2), (1, -3)]
     for node in nodes:
         node.register_prehook(lambda g, node=node: ran.append((node, g[0].item())))
     z.backward()
-    ax = canvas(height=5)[1][0]
+    ax = canvas(height=5.2)[1][0]
     where = dict(zip(nodes, places, strict=True))
-    for node, (left, top) in where.items():
-        for after in (n for n, _ in node.next_functions):
-            arrow = {"arrowstyle": "->", "color": ORANGE, "lw": 1.5, "shrinkA": 24, "shrinkB": 24}
-            ax.annotate("", where[after], (left, top), arrowprops=arrow)
+    boxes, box = {}, {"boxstyle": "round,pad=0.35", "fc": "none", "ec": BLUE}
     for number, (node, g) in enumerate(ran, 1):
-        (left, top), leaf = where[node], hasattr(node, "variable")
-        box = {"boxstyle": "round,pad=0.35", "fc": "none", "ec": ORANGE if leaf else BLUE}
-        text, colour = names[nodes.index(node)], ORANGE if leaf else BLUE
-        ax.text(left, top, text, color=colour, bbox=box, ha="center", va="center")
-        ax.text(left - 0.5, top, f"{number}", color=ORANGE, ha="right", va="center", weight="bold")
-        ax.text(left + 0.5, top, f"{g:.4f}".replace("-", "−"), color=ORANGE, va="center")
-    ax.set(xlim=(-1.65, 1.9), ylim=(-4.3, 0.35), frame_on=False, xticks=[], yticks=[])
+        (left, top), k, leaf = where[node], nodes.index(node), hasattr(node, "variable")
+        boxes[node] = ax.text(left, top, f"{names[k]}\n{values[k]}", color=BLUE, bbox=box, ha="center", va="center")
+        ax.text(left - 0.5, top, f"{number}", ha="right", va="center", weight="bold")
+        came = f"{names[k]}.grad\n{g:.4f}" if leaf else f"{g:.4f}"
+        ax.text(left + 0.5, top, came.replace("-", "−"), color=ORANGE, va="center")
+    for a, b in ((n, after) for n in nodes for after, _ in n.next_functions if after in boxes):
+        ends = {"patchA": boxes[a].get_bbox_patch(), "patchB": boxes[b].get_bbox_patch()}
+        look = {"arrowstyle": "->", "color": ORANGE, "lw": 1.5} | ends
+        ax.annotate("", where[b], where[a], arrowprops=look)
+    for left, side, words, colour in ((-0.5, "right", "order", INK), (0, "center", "value", BLUE)):
+        ax.text(left, 0.42, words, color=colour, ha=side)
+    ax.text(0.5, 0.42, "gradient", color=ORANGE)
+    ax.set(xlim=(-1.65, 1.9), ylim=(-4.3, 0.65), frame_on=False, xticks=[], yticks=[])
+
+
+def hook_places():
+    """Draw where a hook can sit on the way back through z = 3 y, y = x x, in the order in which torch calls them."""
+    x = torch.tensor(2.0, requires_grad=True)
+    z = 3 * (y := x * x)
+    nodes, ran, stops = {"y's Mul": y.grad_fn, "AccumulateGrad": y.grad_fn.next_functions[0][0]}, [], {}
+    hooks = {"x.register_hook": x.register_hook, "y.register_hook": y.register_hook}
+    hooks |= {"x.register_post_accumulate_grad_hook": x.register_post_accumulate_grad_hook}
+    hooks |= {f"register_prehook of {name}": node.register_prehook for name, node in nodes.items()}
+    for name, register in (hooks | {f"register_hook of {name}": n.register_hook for name, n in nodes.items()}).items():
+        register(lambda *_, name=name: ran.append(name))
+    for name, t in {"y": y, "x": x}.items():
+        slope = torch.autograd.grad(z, t, retain_graph=True)[0].item()
+        stops[len(ran)] = f"gradient\nof {name}: {slope:.0f}", f"grad(z, {name}) stops here"
+        ran.clear()
+    z.backward()
+    ax, box = canvas(height=6.4)[1][0], {"boxstyle": "round,pad=0.35", "fc": "none", "ec": BLUE}
+    for top, bottom in ((0.5, 2.45), (3.5, 6.35), (7.45, 9.2)):
+        ax.annotate("", (0, bottom), (0, top), arrowprops={"arrowstyle": "->", "color": ORANGE, "lw": 1.5})
+    for row, words in {0: "Mul\nz = 3 · y", 3: "Mul\ny = x · x", 6.9: "Accumulate-\nGrad"}.items():
+        ax.text(0, row, words, color=BLUE, ha="center", va="center", bbox=box)
+    for number, (row, name) in enumerate(zip((1, 2.1, 3.9, 4.9, 6, 7.8, 8.6), ran, strict=True), 1):
+        ax.plot(0, row, "s" if "of" in name else "o", color=ORANGE, ms=8)
+        ax.text(-0.07, row, f"{number}", ha="right", va="center", weight="bold")
+        ax.text(0.09, row, name, va="center", size=10.5)
+        if stop := stops.get(number):
+            ax.text(-0.16, row, stop[0], color=ORANGE, ha="right", va="center")
+            ax.plot([-0.41, 1.05], [row + 0.5] * 2, "--", color=INK, lw=1)
+            ax.text(1.05, row + 0.53, stop[1], ha="right", va="top", size=10.5)
+    ax.set(title="Round: a tensor's. Square: a node's.", xlim=(-0.42, 1.06), ylim=(9.3, -0.5))
+    ax.axis("off")
+
+
+def complex_slope():
+    """Draw the loss |z|^2 around z = 3 + 4i: torch's gradient, its conjugate, and a step against each."""
+    z = torch.tensor(3 + 4j, requires_grad=True)
+    (g,) = torch.autograd.grad(z.abs().square(), z)
+    start, slope = z.item(), g.item()
+    ax, turn = canvas(height=4.6)[1][0], torch.exp(1j * torch.linspace(0, 6.2832, 200))
+    ring = z.detach().abs() * turn
+    ax.plot(ring.real, ring.imag, color=BLUE)
+    for way, name, colour, dash in ((slope, "gradient", ORANGE, "-"), (slope.conjugate(), "conjugate", RED, "--")):
+        tip, after = start + way, start - 0.2 * way
+        look = {"arrowstyle": "-|>", "color": colour, "lw": 2, "ls": dash, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (tip.real, tip.imag), (start.real, start.imag), arrowprops=look)
+        words = f"{name}\n{way.real:.0f} {'−+'[way.imag > 0]} {abs(way.imag):.0f}i"
+        ax.text(tip.real + 0.4, tip.imag, words, color=colour, va="center")
+        step = {"color": GREEN, "marker": "o"} if colour == ORANGE else {"color": RED, "marker": "X"}
+        ax.plot(after.real, after.imag, ms=9, **step)
+        words = f"loss {abs(after) ** 2:.1f}"
+        ax.text(after.real - 0.5, after.imag, words, color=step["color"], ha="right", va="center")
+    ax.plot(start.real, start.imag, "o", color=BLUE, ms=9)
+    ax.text(start.real + 0.7, start.imag, f"z = 3 + 4i, loss {abs(start) ** 2:.1f}", color=BLUE, va="center")
+    ax.set(xlim=(-6, 13), ylim=(-6.5, 13), xlabel="real part", ylabel="imaginary part", aspect="equal")
+    ax.set(xticks=[-5, 0, 5, 10], yticks=[-5, 0, 5, 10])
 
 
 def memory_gaps():
