@@ -1068,3 +1068,35 @@ def wild_packages(rows):
             ax.text(column + 5, line, count or "", ha="center", **style)
     ax.set(xlim=(-4.6, len(items) + 6.4), ylim=(len(packages) - 0.4, -4.2))
     ax.set_axis_off()
+
+
+def who_holds_what():
+    """Draw the values and the gradients of one hidden layer on two ranks, and where they talk."""
+    copies, a, b = torch.full((2,), 2.0, requires_grad=True), torch.tensor([3.0, -1.0]), torch.tensor([1.0, 2.0])
+    (h := a * copies).retain_grad()
+    (parts := b * h).retain_grad()
+    (y := parts.sum()).retain_grad()
+    (y.square() / 2).backward()
+    forward = [copies, copies, h, parts, y.expand(2)]
+    backward = [copies.grad.sum().expand(2), copies.grad, h.grad, parts.grad, y.grad.expand(2)]
+    ax = canvas(height=4.4)[1][0]
+    for name, at in (("f", 0.5), ("g", 3.5)):
+        ax.plot([at, at], [0.95, -4.7], ":", color=INK, lw=1)
+        ax.text(at, 1.05, name, ha="center", weight="bold")
+    blocks = ("forward", 0, BLUE, forward, 3, 3), ("backward", -3.1, ORANGE, backward, 1, 0)
+    for name, top, colour, steps, part, talks in blocks:
+        ax.text(-1.25, top + 0.5, name, color=colour, weight="bold")
+        for column, (word, values) in enumerate(zip(("x", "", "h = ax", "bh", "y"), steps, strict=True)):
+            ax.text(column, top + 0.5, word, ha="center", color=colour)
+            for rank in (0, 1):
+                box = {"boxstyle": "round,pad=0.35", "fc": "none", "ec": colour, "ls": "--" if column == part else "-"}
+                text = f"{values[rank].item():.0f}".replace("-", "−")
+                ax.text(column, top - rank, text, color=colour, bbox=box, ha="center", va="center")
+                for other in ((0, 1) if column == talks else (rank,)) * (column < 4):
+                    start, end = [(column, top - rank), (column + 1, top - other)][:: 1 if colour == BLUE else -1]
+                    arrow = {"arrowstyle": "->", "color": colour, "lw": 1.5, "shrinkA": 14, "shrinkB": 14}
+                    ax.annotate("", end, start, arrowprops=arrow)
+    words = ("rank 0", 0), ("rank 1", -1), ("rank 0", -3.1), ("rank 1", -4.1), ("each rank on its own", 1.15)
+    for word, at in words:
+        ax.text(2 if at > 1 else -0.95, at, word, va="center", ha="center")
+    ax.set(xlim=(-1.3, 4.4), ylim=(-5, 1.4), frame_on=False, xticks=[], yticks=[])

@@ -38,6 +38,7 @@ TERMS = {  # what a reader would look for on each page
     "book/d_kernels": "triton",
     "book/e_checklist": "checklist",
     "book/f_implicit": "sinkhorn",
+    "book/g_across": "megatron",
     "book/h_engine": "accumulategrad",
     "book/i_wild": "snntorch",
     "book/review": "gradreview",

@@ -230,6 +230,58 @@ def complex_result(f: Callable, a: Tensor, b: Tensor) -> Tensor:
     return torch.view_as_real(f(torch.complex(a, b)))
 
 
+class Alike:
+    """In the place of `torch.distributed`: ranks that all hold the same numbers and ask alike, seen from rank 0."""
+
+    ReduceOp = torch.distributed.ReduceOp
+
+    def __init__(self, size: int) -> None:
+        """Have this many ranks."""
+        self.size = size
+
+    def get_rank(self) -> int:
+        """This rank."""
+        return 0
+
+    def get_world_size(self) -> int:
+        """How many there are."""
+        return self.size
+
+    def all_reduce(self, x: Tensor, op: Any = torch.distributed.ReduceOp.SUM) -> None:
+        """Add what all ranks hold, in place; the largest of the same is the same."""
+        if op == torch.distributed.ReduceOp.SUM:
+            x.mul_(self.size)
+
+    def all_gather_single(self, out: Tensor, x: Tensor) -> None:
+        """Put what all ranks hold one below the other."""
+        out.copy_(torch.cat([x] * self.size))
+
+    def reduce_scatter_single(self, out: Tensor, x: Tensor) -> None:
+        """Add what all ranks hold, and keep the first slice."""
+        out.copy_(self.size * x[: len(out)])
+
+
+def on_ranks(size: int, before: str = "", after: str = "") -> Callable[[type], Callable]:
+    """How a Function is called on ranks that ask alike, with another one of its page before or after it."""
+
+    def call(function: type) -> Callable:
+        names = notebooks()["g_across.ipynb"].names
+        methods = (getattr(function, "forward", function.backward), function.backward)  # of a Spy, one
+        for known in (names, *(method.__globals__ for method in methods)):
+            known["dist"] = Alike(size)
+        first, last = names.get(before), names.get(after)
+        if last and isinstance(function, type) and issubclass(function, last):
+            last = names["CopyTo"]  # f and g exchanged
+
+        def f(x: Tensor) -> Tensor:
+            y = function.apply(first.apply(x) if first else x)
+            return last.apply(3 * y) if last else y
+
+        return f
+
+    return call
+
+
 Rule = Callable[..., Tensor | tuple[Tensor | None, ...]]
 
 
@@ -483,6 +535,14 @@ CASES: dict[str, dict[str, Case]] = {
             lambda f, m, b: f(definite(m), b),
             call=lambda function: lambda m, b: function.apply(definite(m), b, 1e-12),
         ),
+    },
+    "g_across.ipynb": {
+        "AllReduce": Case([(X,)], call=on_ranks(2)),
+        "CopyTo": Case([(X,)], call=on_ranks(2, after="ReduceFrom")),
+        "ReduceFrom": Case([(X,)], call=on_ranks(2, before="CopyTo")),
+        "AllGather": Case([(X,)], call=on_ranks(2, after="ReduceScatter")),
+        "ReduceScatter": Case([(X,)], call=on_ranks(2, before="AllGather")),
+        "SplitLogSumExp": Case([(normal(2, 3),)], lambda f, x: f(x, 1), call=on_ranks(1)),
     },
     "h_engine.ipynb": {
         "Square": Case([(X, t(1, 0, -2, 0.5, 3, -1))], complex_result, call=of_complex),

@@ -28,6 +28,7 @@ APPENDICES = [  # which teach; the other two are for looking things up
     "c_transforms",
     "d_kernels",
     "f_implicit",
+    "g_across",
     "h_engine",
     "i_wild",
 ]
@@ -126,6 +127,11 @@ ANSWERS: dict[str, Answers] = {  # the right letter, and what the cell prints of
         ("b", "1: 18 steps, 16 bytes\n1: 41 steps, 16 bytes"),
         ("a", "2: 0.3536, right 0.3536"),
         ("b", "3: gradcheck False\n   backward exact: True"),
+    ],
+    "g_across": [
+        ("b", "1: all 2 ranks: (8.0, 4.0)"),
+        ("b", "2: all 2 ranks: 10.0"),
+        ("c", "3: rank 0: hangs in ragged"),
     ],
     "h_engine": [("a", "1: 1 call"), ("b", "2: 8.0 of 4 and 4"), ("b", "3: 1j")],
     "i_wild": [("c", "1: setStorage: sizes [2, 3]"), ("b", "2: gradgradcheck True"), ("b", "3: gradcheck True")],

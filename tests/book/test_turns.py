@@ -99,6 +99,13 @@ RIGHT = {  # by page and turn: what the cell that asks prints where the line is 
         "optimum": "as by the formula: True",
         "matrix": "the same as torch's: True",
     },
+    "g_across": {
+        "reduce": "all 2 ranks: 12.0",
+        "pair": "all 2 ranks: y 2, gradient of x 2",
+        "scatter": "rank 0: 11\nrank 1: 22",
+        "sum": "all 2 ranks: 1.3863",
+        "dead": "all 2 ranks: 4.0",
+    },
     "h_engine": {
         "order": "as it ran: True",
         "step": "held at most: 16 KiB\nthe same weights: True",
