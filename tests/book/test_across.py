@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from tests.book.book_build import ROOT
 from tests.book.test_functions import Alike, normal, notebooks
 
-RUNNER = ("rank", "start", "each")  # the folded cells
+RUNNER = ("start", "rank", "each")  # the folded cells
 
 JOBS = """
 def waits():
