@@ -21,7 +21,7 @@ from graders.inside import helpers
 from graders.inside.memory import Trace
 from graders.inside.pristine import ended_modes, pristine, settings
 from graders.inside.records import Case, Failure, Gradients, Helper, Record
-from graders.inside.wire import DTYPES, copy_of
+from graders.inside.wire import DTYPES, copy_of, inexact
 
 STUDENT_ERRORS = (Exception, SystemExit)
 STRUCTURAL = re.compile(
@@ -462,10 +462,15 @@ def _second_order(operation: Callable[..., object], case: Case, directions: tupl
         if not pairs:
             record.second = (None,) * (len(inputs) + 1)
             return
-        total = reduce(torch.add, [(g * copy_of(d)).sum() for g, d in pairs])
+        total = reduce(torch.add, [_real((g * copy_of(d)).sum()) for g, d in pairs])
         asked = [*inputs, upstream] if upstream.requires_grad else inputs
         found = torch.autograd.grad(total, asked, allow_unused=True)
         record.second = _values(found) + (None,) * (not upstream.requires_grad)
+
+
+def _real(total: Tensor) -> Tensor:
+    """Return a number that can be differentiated: of a complex one, what both of its parts are in."""
+    return total.real + 0.5 * total.imag if total.is_complex() else total
 
 
 def _other(value: object) -> object:
@@ -494,7 +499,7 @@ def _state(operation: Callable[..., object], case: Case, record: Record) -> None
 
 def _spoil(tensor: Tensor) -> None:
     """Change a tensor in place: other signs and sizes; integers trade places, since an index has a range."""
-    if tensor.is_floating_point():
+    if inexact(tensor):
         tensor.mul_(-3).add_(0.3)
     else:
         tensor.copy_(tensor.roll(1))

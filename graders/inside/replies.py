@@ -12,7 +12,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from graders.inside.records import SETTINGS, Case, Failure, Helper, Record
-from graders.inside.wire import Message, WireError
+from graders.inside.wire import Message, WireError, inexact
 
 STAGES = (
     "exists",
@@ -253,6 +253,5 @@ def _record(record: object, case: Case) -> Record:
     if record.kind == "Tensor" and record.failure is None:
         _demand(len(record.outputs) == len(record.differentiable) == 1, "outputs of a record")
     if record.sibling is not None:
-        number = record.sibling.is_floating_point() or record.sibling.is_complex()
-        _demand(case.upstream is not None and number, "sibling of a record")
+        _demand(case.upstream is not None and inexact(record.sibling), "sibling of a record")
     return record

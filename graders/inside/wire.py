@@ -47,6 +47,11 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
+def inexact(value: object) -> bool:
+    """Return whether a value is a tensor that can have a gradient: of floating or complex numbers."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
 def memory(tensor: torch.Tensor) -> torch.Tensor:
     """Return the elements that a detached tensor reaches over, as a new 1-d tensor."""
     shape = (span(tensor.shape, tensor.stride()),)

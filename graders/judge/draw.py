@@ -13,6 +13,7 @@ from torch import Tensor
 from graders.inside.observe import fresh, surroundings
 from graders.inside.pristine import pristine
 from graders.inside.records import Case, Helper
+from graders.inside.wire import inexact
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = (HALF, BRAIN, SINGLE, DOUBLE)
@@ -75,8 +76,9 @@ class Draw:
         self.random = torch.Generator().manual_seed(seed)
 
     def normal(self, *shape: int, dtype: torch.dtype = DOUBLE) -> Tensor:
-        """Draw standard normal numbers."""
-        return torch.randn(shape, generator=self.random, dtype=DOUBLE).to(dtype)
+        """Draw standard normal numbers; of a complex dtype, in both parts."""
+        wide = torch.complex128 if dtype.is_complex else DOUBLE
+        return torch.randn(shape, generator=self.random, dtype=wide).to(dtype)
 
     def places(self, size: int, most: int) -> Tensor:
         """Draw indices into so many elements."""
@@ -111,17 +113,17 @@ class Draw:
         how: str = "grad",
         within: str = "",
     ) -> Case:
-        """Make a case whose floating arguments require gradients.
+        """Make a case whose floating and complex arguments require gradients.
 
         Args:
             order: 0: forward; 1: and backward; 2: and backward of backward.
             upstream: in place of a random one of the output's shape.
-            requires: which arguments require a gradient, where it is not all of the floating ones.
+            requires: which arguments require a gradient, where it is not all of those.
             keywords, watch, deny, provide, between, how, within: as in `Case`.
         """
         for denied in deny:
             _known_to_torch(denied)
-        flags = requires or tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
+        flags = requires or tuple(map(inexact, args))
         case = Case(name, args, keywords, flags, None, None, watch, deny, provide, between, how, within)
         upstreams: Tensor | tuple[Tensor, ...] | None = upstream
         if order and upstream is None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graders.inside.observe import same
 from graders.inside.records import SETTINGS, Case, Gradients, Helper, Record
+from graders.inside.wire import inexact
 from graders.judge.raised import meaning
 
 TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halves as the task texts say
@@ -22,7 +23,10 @@ TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halv
     torch.float32: (1e-4, 1e-5),
     torch.float16: (5e-3, 5e-3),
     torch.bfloat16: (3e-2, 3e-2),
+    torch.complex128: (1e-7, 1e-7),
+    torch.complex64: (1e-4, 1e-5),
 }
+WIDE = {torch.float64: torch.float32, torch.complex128: torch.complex64}  # what has half of its digits
 
 
 Triple = tuple[Case, Record, Record]  # a case, your record of it, and the expected one
@@ -83,7 +87,7 @@ Look = Callable[[str, Case, Record, Record], Finding | None]
 def number(value: object) -> str:
     """Return a number as a verdict prints it."""
     value = value.item() if isinstance(value, Tensor) else value
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float | complex) else str(value)
 
 
 def place(value: object) -> str:
@@ -99,6 +103,8 @@ def wrong_at(yours: Tensor, expected: Tensor) -> tuple[int, ...] | None:
     """Return the first index where they differ beyond the dtype's tolerance. Where nan is expected, all passes."""
     if yours.dtype == expected.dtype and torch.equal(yours, expected):  # the usual case, and fast
         return None
+    if yours.is_complex() and not expected.is_complex():
+        return (0,) * expected.ndim if expected.numel() else None  # whatever its real part is
     rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))
     wrong = ~torch.isclose(yours.to(expected.dtype), expected, rtol=rtol, atol=atol, equal_nan=True) & (
         expected == expected
@@ -447,21 +453,25 @@ def second_order(call: str, case: Case, yours: Record, expected: Record) -> Find
 def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Look whether nearly right float64 numbers have more digits than float32 holds. It comes before `value`.
 
+    Of complex128 and complex64 the same.
+
     Where all numbers are tiny, wrong ones are near them too: these are found here as well, and are told as wrong.
     """
     for what, a, b in (("value", yours.outputs, expected.outputs), ("gradient", yours.grads, expected.grads)):
         for place, (mine, right) in enumerate(zip(a or (), b or (), strict=False)):
             if mine is None or right is None or mine.shape != right.shape:
                 continue
-            if not mine.dtype == right.dtype == torch.float64 or torch.equal(mine, right):
+            if mine.dtype != right.dtype or right.dtype not in WIDE or torch.equal(mine, right):
                 continue
             near, exact = (torch.isclose(mine, right, rtol=t, atol=t, equal_nan=True) for t in (1e-6, 1e-10))
             if not near.all() or exact.all():
                 continue
             size = min(1.0, float(right.abs().max()))
             if torch.allclose(mine, right, rtol=1e-6, atol=1e-6 * size, equal_nan=True):
+                wide, half = (str(t).removeprefix("torch.") for t in (right.dtype, WIDE[right.dtype]))
+                how = "a conversion" if right.is_complex() else "a .float()"
                 text = (
-                    f"In float64 your {what} has the digits of float32 only: most likely a .float(), or a tensor "
+                    f"In {wide} your {what} has the digits of {half} only: most likely {how}, or a tensor "
                     "made without dtype=, narrows it on the way."
                 )
                 return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")
@@ -614,14 +624,15 @@ def _clearest(failing: list[tuple[Triple, Finding]]) -> Finding:
 
 
 def _far(triple: Triple) -> bool:
-    """Return whether a float64 number is off by more than any rounding to float32 makes of it."""
+    """Return whether a number of 64 bits is off by more than any rounding to 32 makes of it."""
     _, yours, expected = triple
     pairs: list[tuple[Tensor | None, Tensor | None]] = [*zip(yours.outputs, expected.outputs, strict=False)]
     pairs += zip(yours.grads or (), expected.grads or (), strict=False)
     return any(
         a is not None
         and b is not None
-        and a.dtype == b.dtype == torch.float64
+        and a.dtype == b.dtype
+        and b.dtype in WIDE
         and a.shape == b.shape
         and not torch.allclose(a, b, rtol=FAR, atol=FAR, equal_nan=True)
         for a, b in pairs
@@ -640,10 +651,10 @@ def _unclear(triple: Triple) -> tuple[bool, bool, bool, bool, bool, int]:
     gradient of another size, numbers far from 1, many numbers.
     """
     given = [a for a in triple[0].args if isinstance(a, Tensor)]
-    narrow = any(a.is_floating_point() and a.dtype != torch.float64 for a in given)
+    narrow = any(inexact(a) and a.dtype not in WIDE for a in given)
     numbers = sum(a.numel() for a in given)
     empty = any(not a.numel() for a in given)
-    floats = [a.detach() for a in given if a.is_floating_point()]
+    floats = [a.detach() for a in given if inexact(a)]
     equal = any(a.numel() > 1 and bool((a == a.flatten()[0]).all()) for a in floats)
     upstream = triple[0].upstream
     ups = upstream if isinstance(upstream, tuple) else (upstream,)
@@ -653,16 +664,16 @@ def _unclear(triple: Triple) -> tuple[bool, bool, bool, bool, bool, int]:
 
 
 def _narrow(r: Record) -> tuple[bool, ...]:
-    """Return which of the float64 numbers would pass through float32 unchanged."""
-    wide = [t for t in (*r.outputs, *(r.grads or ())) if t is not None and t.dtype == torch.float64]
-    return tuple(same(t.float().double(), t) for t in wide)
+    """Return which of the numbers of 64 bits would pass through 32 unchanged."""
+    wide = [t for t in (*r.outputs, *(r.grads or ())) if t is not None and t.dtype in WIDE]
+    return tuple(same(t.to(WIDE[t.dtype]).to(t.dtype), t) for t in wide)
 
 
 def ordinary(case: Case) -> bool:
-    """Return whether a case has float64 tensors of some numbers near 1, in a row or more."""
-    given = [a for a in case.args if isinstance(a, Tensor) and a.is_floating_point()]
+    """Return whether a case has tensors of 64-bit numbers, some near 1, in a row or more."""
+    given = [a for a in case.args if isinstance(a, Tensor) and inexact(a)]
     ups = case.upstream if isinstance(case.upstream, tuple) else (case.upstream,)
-    wide = all(a.dtype == torch.float64 and a.numel() and a.ndim for a in given)
+    wide = all(a.dtype in WIDE and a.numel() and a.ndim for a in given)
     return bool(given) and wide and all(u is None or _ordinary(u) for u in (*given, *ups))
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graders.inside.observe import GRAD
 from graders.inside.records import Case, Record
+from graders.inside.wire import inexact
 from graders.judge.looks import Finding, describe, parameters
 from graders.judge.script import FEW, MOST, TRACED, Script, comment, draws, nested, off, size, tensors, written
 
@@ -63,7 +64,7 @@ def pasted(call: str, finding: Finding) -> str:
 
 def pasted_gradcheck(call: str, args: Sequence[object], upstream: Tensor | None) -> str:
     """Return torch's gradcheck of these arguments as code, or with an upstream gradient its gradgradcheck."""
-    flags = tuple(isinstance(a, Tensor) and a.is_floating_point() for a in args)
+    flags = tuple(map(inexact, args))
     script = Script(call, Case("gradcheck", tuple(args), requires_grad=flags))
     if script.too_large() or (upstream is not None and upstream.numel() > MOST):
         return ""
@@ -123,6 +124,8 @@ def _second(s: Script, yours: Record, expected: Record, finding: Finding) -> Non
         f"pairs = zip(grads, [{', '.join(names)}])",
         "total = sum((grad * direction).sum() for grad, direction in pairs if grad is not None)",
     )
+    if case.directions and case.directions[0].is_complex():
+        s.add("total = total.real + 0.5 * total.imag")
     more = "" if constant else ", upstream"
     s.add(f"second = torch.autograd.grad(total, [{asked}{more}], allow_unused=True)")
     wanted = [
@@ -301,7 +304,7 @@ def _other(expression: str, value: object) -> str:
     if not isinstance(value, Tensor):
         return expression
     made = f"({expression}.detach() * -0.5 + 0.25)"
-    if not value.is_floating_point():
+    if not inexact(value):
         return f"{made}.to({value.dtype})"
     return f"{made}.requires_grad_({expression}.requires_grad)"
 
@@ -324,7 +327,7 @@ def _guarded(s: Script, yours: Record, expected: Record, finding: Finding) -> No
         name, argument = s.expressions[place], s.case.args[place]
         assert isinstance(argument, Tensor)  # what is changed in place is one
         tensor = argument
-    spoilt = f"{name}.mul_(-3).add_(0.3)" if tensor.is_floating_point() else f"{name}.copy_({name}.roll(1))"
+    spoilt = f"{name}.mul_(-3).add_(0.3)" if inexact(tensor) else f"{name}.copy_({name}.roll(1))"
     s.add("with torch.no_grad():", f"    {spoilt}")
     if wrong:
         s.add("# expected: backward raises a RuntimeError, or the gradient is that of the numbers as they were")

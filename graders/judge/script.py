@@ -17,7 +17,7 @@ from torch import Tensor
 from graders.inside import helpers
 from graders.inside.observe import SEED
 from graders.inside.records import Case, Gradients, Helper, Record
-from graders.inside.wire import memory
+from graders.inside.wire import inexact, memory
 from graders.judge.looks import describe, parameters, wrong_at
 
 MOST = 128  # elements of a tensor that is pasted number by number
@@ -267,7 +267,7 @@ class Script:
     def tensor(self, name: str, value: Tensor, requires: bool = False) -> None:
         """Add the making of a tensor."""
         if self.random and _once(value).numel() > self.random and not _constant(value):
-            made = f"torch.randn({tuple(value.shape)}, dtype={value.dtype})" if value.is_floating_point() else ""
+            made = f"torch.randn({tuple(value.shape)}, dtype={value.dtype})" if inexact(value) else ""
             made = made or f"torch.randint({int(value.max()) + 1}, {tuple(value.shape)})"
             self.add(f"{name} = {made}{'.requires_grad_()' * requires}  # any numbers will do")
             return
@@ -499,6 +499,6 @@ def _place(mine: Tensor | None, right: Tensor) -> tuple[int, ...] | None:
     if mine is None or mine.shape != right.shape:
         return None
     index = wrong_at(mine, right)
-    if index is None and right.is_floating_point() and right.numel() and not torch.equal(mine, right):
+    if index is None and inexact(right) and right.numel() and not torch.equal(mine, right):
         index = tuple(int(i) for i in np.unravel_index(int((mine - right).abs().argmax()), tuple(right.shape)))
     return index

@@ -14,7 +14,7 @@ from graders.inside.operation import Operation, OperationError, local
 from graders.inside.pristine import pristine
 from graders.inside.records import Case, Record
 from graders.inside.refusal import REFUSED
-from graders.inside.wire import WireError
+from graders.inside.wire import WireError, inexact
 from graders.judge.draw import (  # noqa: F401 (the sets take them from here)
     BRAIN,
     DOUBLE,
@@ -427,7 +427,7 @@ class Task:
         """Run torch's gradcheck of the operation, or at order 2 of its vector-Jacobian product: gradgradcheck."""
         assert check.gradcheck is not None  # it is asked for
         args = [
-            a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
+            a.requires_grad_() if isinstance(a, Tensor) and inexact(a) else a
             for a in check.gradcheck(self._draw(check, seed))
         ]
         function: Callable[..., Tensor | tuple[Tensor, ...]] = operation
@@ -536,7 +536,8 @@ def forget() -> None:
 
 def _weights(output: Tensor) -> Tensor:
     """Return the upstream gradient with which gradcheck asks for the second order."""
-    return torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape)
+    weights = torch.linspace(-1, 1.5, output.numel(), dtype=DOUBLE).reshape(output.shape)
+    return weights * (1 + 0.5j) if output.is_complex() else weights
 
 
 def _bare(yours: Record, bare: Record) -> Record:

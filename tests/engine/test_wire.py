@@ -17,6 +17,8 @@ from graders.inside.operation import Operation, Responder, local
 from graders.inside.records import Case, Failure, Helper, Record
 from graders.inside.replies import answered, valid
 from graders.inside.wire import MAX_BYTES, MAX_HEADER, WireError, decode, encode
+from graders.judge.draw import Draw
+from graders.judge.looks import wrong_at
 from graders.judge.task import Task
 from graders.sets import load
 
@@ -465,3 +467,50 @@ def test_a_complex_output_is_no_damaged_record() -> None:
     said = {c.name: task.judge(c.name, local(to_complex)) for c in task.checks}
     assert said["value"].message.startswith("Your output is complex64 where float64 is wanted")
     assert not any("corrupted" in verdict.message for verdict in said.values())
+
+
+# --- complex numbers --------------------------------------------------------------------------------------------------
+
+Z = torch.tensor([1 + 2j, -0.5 - 0.25j, 3j], dtype=torch.complex128)
+
+
+def complex_case() -> tuple[Case, Record]:
+    """A case of a complex function, to the second order, and the right record of it."""
+    draw = Draw(torch.sgn, 3)
+    case = draw.case("a vector", Z, order=2, watch=("state", "overwrite"))
+    return case, local(torch.sgn).observe([case])[0]
+
+
+def test_complex_arguments_get_complex_gradients() -> None:
+    case, record = complex_case()
+    assert case.requires_grad == (True,) and case.upstream.dtype == case.directions[0].dtype == torch.complex128
+    assert case.upstream.imag.all() and record.failure is None
+    z = Z.clone().requires_grad_()
+    (found,) = torch.autograd.grad(torch.sgn(z), z, case.upstream)
+    assert torch.equal(record.grads[0], found) and record.grads[0].imag.any()
+    assert all(t.is_complex() and t.imag.any() for t in record.second)
+    assert record.overwritten[0][1] is None  # a spoilt z is noticed
+    asked, answer = {"do": "observe", "cases": [case]}, {"records": [record]}
+    back = answered(decode(encode(asked)), decode(encode(answer)))["records"][0]
+    assert torch.equal(back.grads[0], record.grads[0]) and all(map(torch.equal, back.second, record.second))
+
+
+@pytest.mark.parametrize("name", ["grads", "interleaved", "repeated", "second"])
+@pytest.mark.parametrize(
+    "forge",
+    [lambda t: t.to(torch.complex64), lambda t: t.real.clone(), lambda t: torch.view_as_real(t), lambda t: t[:2]],
+    ids=["complex64", "real", "two real numbers each", "too few"],
+)
+def test_a_gradient_that_is_not_of_the_complex_argument_s_kind_is_refused(name: str, forge: Callable) -> None:
+    case, record = complex_case()
+    first, *rest = getattr(record, name)
+    forged = dataclasses.replace(record, **{name: (forge(first), *rest)})
+    with pytest.raises(WireError, match=f"{name} of a record cannot be right"):
+        answered({"do": "observe", "cases": [case]}, {"records": [forged]})
+
+
+def test_an_imaginary_part_does_not_vanish_in_a_comparison() -> None:
+    real = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    assert wrong_at(real + 5j, real) == (0,) and wrong_at((real + 0j)[:0], real[:0]) is None
+    assert wrong_at(Z, Z + 1e-3j) == (0,) and wrong_at(Z, Z * (1 + 1e-12)) is None
+    assert wrong_at(torch.tensor(complex(1, NAN)), torch.tensor(1 + 1j)) == ()
