@@ -16,6 +16,7 @@ PAGES = {  # how a link calls them
     "10_flash_attention": "Chapter 10",
     "a_errors": "Error messages",
     "f_implicit": "Implicit",
+    "h_engine": "The engine",
     "errata": "Errata",
 }
 
@@ -73,6 +74,8 @@ STREAMED = "07_logsumexp: The backward, piece by piece"
 FUSED = "09_checkpointing: A linear layer and its activation, fused"
 MIXED = "09_checkpointing: Mixed precision"
 TILE = "10_flash_attention: The forward, one tile at a time"
+FEWER = "h_engine: Saved in fewer bits"
+COMPLEX = "h_engine: Complex numbers"
 
 
 def _four(value: str, gradient: str, second: str, **others: str) -> dict[str, str]:
@@ -281,6 +284,14 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
         "memory": "10_flash_attention: What is kept",
         "contract": KEEP,
     },
+    "PackedLeakyReLU": {
+        "value": "01_relu: Arguments that are not tensors",
+        "gradient": "01_relu: The idea",
+        "bits": FEWER,
+        "ragged": FEWER,
+        "second_order": "04_legendre: Backward is an operation too",
+    },
+    "Direction": _four(COMPLEX, COMPLEX, "04_legendre: Backward is an operation too", ends=COMPLEX),
     "FlashSkeleton": {
         "value": TILE,
         "gradient": "10_flash_attention: The backward",
@@ -730,4 +741,22 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "FlashAttention.output_multiplied_in_place": 'errata: "Saved tensors are copies"',
     "FlashAttention.whole_scores": "10_flash_attention: Why the loop keeps everything",
     "FlashAttention.rows_of_scores": "10_flash_attention: Why the loop keeps everything",
+    # the engine
+    "PackedLeakyReLU.factor_in_float32": FLOAT32_STEP,
+    "PackedLeakyReLU.factor_in_float32_in_backward": FLOAT32_STEP,
+    "PackedLeakyReLU.right_side_at_zero": 'errata: "Zero the gradient where x < 0, and you have ReLU"',
+    "PackedLeakyReLU.gradient_for_the_slope": NO_TENSOR,
+    "PackedLeakyReLU.shape_not_restored": SHAPE,
+    "PackedLeakyReLU.in_memory_order": LAYOUT,
+    "PackedLeakyReLU.writes_into_input": IN_PLACE,
+    "PackedLeakyReLU.shape_outside_ctx": KEEP,
+    "PackedLeakyReLU.slope_outside_ctx": KEEP,
+    "PackedLeakyReLU.input_saved": SAVE,
+    "PackedLeakyReLU.output_saved": SAVE,
+    "PackedLeakyReLU.factor_saved": SAVE,
+    "Direction.parts_in_float32": BUFFER,
+    "Direction.modulus_saved": SAVE,
+    "Direction.saves_copy_of_output": SAVE,
+    "Direction.graph_for_upstream_alone": OPERATION,
+    "Direction.writes_into_input": IN_PLACE,
 }

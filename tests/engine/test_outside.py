@@ -23,6 +23,7 @@ MODULES = (
     "checkpointing.fused_linear_relu",
     "checkpointing.checkpoint",
     "flash_attention.flash_attention",
+    "engine.packed_leaky_relu",
 )
 TASKS: list[Task] = [import_module(f"graders.sets.{name}").task for name in MODULES]
 WEIGHED: list[tuple[Task, Check]] = [(t, c) for t in TASKS for c in t.checks if c.outside]
@@ -32,6 +33,7 @@ KEEPS = {  # mistakes that keep what is as large as what is measured
     "FusedLinearReLU": ("saves_mask", "saves_pre_activation"),
     "checkpoint": ("no_checkpoint", "graph_kept"),
     "FlashAttention": ("saves_p", "tiles_kept_for_backward"),
+    "PackedLeakyReLU": ("input_saved", "byte_mask_saved", "factor_saved"),
 }
 WRONG = [pytest.param(t, c, n, id=f"{t.name}-{n}") for t, c in WEIGHED for n in KEEPS[t.name]]
 
@@ -87,6 +89,7 @@ def found(task: Task, check: Check, operation: Operation) -> str:
 def test_the_checks_that_are_about_memory_look_from_outside():
     assert [(t.name, c.name) for t, c in WEIGHED] == [
         ("Tanh", "saved"), ("FusedLinearReLU", "memory"), ("checkpoint", "memory"), ("FlashAttention", "memory"),
+        ("PackedLeakyReLU", "bits"),
     ]  # fmt: skip
 
 
@@ -115,6 +118,26 @@ class Forgetful(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         return g / 2
+
+
+class Listed(torch.autograd.Function):
+    """A leaky ReLU that keeps its bits in a list of Python's, which no observer of torch's tensors sees."""
+
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.above, ctx.slope = (x > 0).tolist(), slope
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.where(torch.tensor(ctx.above), g, ctx.slope * g), None
+
+
+def test_what_is_kept_in_a_list_of_python_s_is_seen(share):
+    task, check = WEIGHED[-1]
+    assert task.name == "PackedLeakyReLU"
+    with apart(share, Listed.apply) as operation:
+        assert "keeps memory" in found(task, check, operation)
 
 
 def test_what_was_kept_has_to_be_enough_for_the_gradient(share):

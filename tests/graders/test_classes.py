@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graders.inside.operation import local
+from graders.inside.wire import inexact
 from graders.judge.task import Task
 from graders.sets import module, names
 
@@ -72,6 +73,7 @@ NOT_ASKED: dict[str, dict[str, str]] = {
         "order 1": "forward alone is asked: no input requires a gradient",
         "number 0: negative": "block is 1 or more, says the text",
     },
+    "Direction": {"zeros, order 2": "a second derivative at 0 is not graded, says the text"},
     "FlashAttention": {
         "number 0: negative": "block_q is 1 or more, says the text",
         "number 1: negative": "block_k is 1 or more, says the text",
@@ -81,7 +83,12 @@ NOT_ASKED: dict[str, dict[str, str]] = {
 
 def floating(args: Arguments) -> list[Tensor]:
     """The arguments that have gradients, by themselves or as what a callable's caller passes on."""
-    return [a for a in args if isinstance(a, Tensor) and a.is_floating_point()]
+    return [a for a in args if isinstance(a, Tensor) and inexact(a)]
+
+
+def real(a: Tensor) -> Tensor:
+    """The numbers of a tensor; of a complex one both parts of each."""
+    return torch.view_as_real(a.detach().cdouble()) if a.is_complex() else a.detach().double()
 
 
 def numbers(args: Arguments) -> list[float]:
@@ -107,7 +114,7 @@ def classes(task: Task) -> Iterator[tuple[str, Class]]:
         return lambda args: (
             len(floating(args)) > place
             and floating(args)[place].numel() > 0
-            and bool(shape(floating(args)[place].detach().double()))
+            and bool(shape(real(floating(args)[place])))
         )
 
     def negative(place: int) -> Class:

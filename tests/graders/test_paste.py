@@ -1,5 +1,6 @@
 """The failing case as code: below a mistake it shows what is wrong, and below a right answer what is expected."""
 
+import cmath
 import io
 import json
 import math
@@ -94,9 +95,9 @@ def _alike(a: object, b: object, tolerance: Tolerance) -> bool:
         return len(a) == len(b) and all(_alike(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if a == b or (b != b and (a != a or tolerance[2])):
         return True
-    if not (isinstance(a, float | int) and isinstance(b, float | int)):
+    if not (isinstance(a, complex | float | int) and isinstance(b, complex | float | int)):
         return False
-    return math.isclose(a, b, rel_tol=tolerance[0], abs_tol=tolerance[1])
+    return cmath.isclose(a, b, rel_tol=tolerance[0], abs_tol=tolerance[1])
 
 
 def tolerances(code: str) -> list[Tolerance]:

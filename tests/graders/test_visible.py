@@ -156,7 +156,9 @@ def claims(source: str) -> Iterator[tuple[str, str, str]]:
 def plain(thing: object) -> object:
     """A result with its tensors as lists, rounded to four decimals."""
     if isinstance(thing, Tensor):
-        thing = thing.detach().double().tolist()
+        thing = thing.detach().to(torch.complex128 if thing.is_complex() else torch.float64).tolist()
+    if isinstance(thing, complex):
+        return [plain(thing.real), plain(thing.imag)] if thing.imag else plain(thing.real)
     if isinstance(thing, float):
         return round(thing, 4) + 0.0
     return [plain(part) for part in thing] if isinstance(thing, list | tuple) else thing
