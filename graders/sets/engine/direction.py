@@ -585,10 +585,25 @@ wrong.habits(
 @wrong.step(
     "filled",
     "ends",
-    "At z = 0 your output is nan: 0 / 0. Torch takes 0 there: choose with torch.where, or divide by 1 where |z| is 0.",
+    "At z = 0 your output is nan: 0 / 0. Torch takes 0 there, as your gradient does: choose with torch.where in forward too.",
 )
 def nan_at_zero(quotient, r):
     return quotient
+
+
+@task.mistake(
+    "ends",
+    "At z = 0 your output and your gradient are both nan: 0 / 0. Torch takes 0 for both: choose with torch.where in forward and in "
+    "backward.",
+)
+class nan_both_ways(Turning):
+    @staticmethod
+    def filled(quotient, r):
+        return quotient
+
+    @staticmethod
+    def grad_filled(quotient, r):
+        return quotient
 
 
 @wrong.step(

@@ -719,6 +719,24 @@ def padding_missing(flat):
     return flat.reshape(-1, 8)
 
 
+@task.mistake(
+    "ragged",
+    "You pack in forward and cut the bits into eights as they are: reshape(-1, 8) raises unless their number is a multiple of 8, and "
+    "nothing is returned. Pad with -n % 8 zeros first.",
+)
+class padding_missing_in_forward(Function):
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.slope, ctx.shape = slope, x.shape
+        rows = (x > 0).reshape(-1, 8)
+        ctx.save_for_backward((rows * Packing.weights()).sum(1).to(torch.uint8))
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return Packing.backward(ctx, g)
+
+
 @wrong.step(
     "cut",
     "ragged",
