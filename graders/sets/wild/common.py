@@ -1,0 +1,90 @@
+"""What the tasks of the appendix In the wild share."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from graders.inside.records import Case, Record
+from graders.judge import aspects
+from graders.judge import looks as look
+from graders.judge.looks import Finding
+from graders.judge.task import DOUBLE, Draw
+
+GRADIENT = aspects.GRADIENT
+BOTH = (*aspects.VALUE, *GRADIENT[4:])
+CONSTANT_UPSTREAM = (
+    "You look whether the upstream gradient requires a gradient, and else compute without a graph (no_grad, or "
+    "detach). Your gradient depends on x too: where the upstream gradient is a constant, as in "
+    "torch.autograd.functional.hessian, your Hessian is 0."
+)
+STRIDES = (
+    "You read the upstream gradient as if its rows lay one behind the other in memory. Behind a cat, a transposed or an "
+    "expanded tensor they don't: use its own strides (indexing, unsqueeze), or call contiguous() first."
+)
+
+
+def finite(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Find a second derivative that is nan or infinite, in a case where it is not to be."""
+    names = [*look.parameters(call)[:1], "the upstream gradient"]
+    for name, a in zip(names, yours.second or (), strict=False):
+        if a is not None and not a.isfinite().all():
+            index = tuple((~a.isfinite()).nonzero()[0].tolist())
+            text = (
+                f"The second derivative with respect to {name} is {look.number(a[index])} at index {index}: a division "
+                "by 0, or the root of 0, is in the graph of your gradient, and a mask behind it multiplies its infinite "
+                "slope by 0."
+            )
+            return Finding("second order", text, {"case": look.describe(call, case)})
+    return None
+
+
+def second_but_in_zeros(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Look at the second order; by x in a row of zeros, where there is none, any number will do."""
+    (x, *_), second = case.args, expected.second
+    if second is None or not isinstance(x, Tensor) or second[0] is None:
+        return None
+    free = (x == 0).all(-1, keepdim=True).expand_as(x)
+    return look.second_order(
+        call, case, yours, replace(expected, second=(second[0].masked_fill(free, torch.nan), *second[1:]))
+    )
+
+
+second_order = partial(aspects.second_order, looks=(*GRADIENT, look.second_order))
+contract = partial(
+    aspects.contract,
+    about="the caller's tensors stay untouched; x and the output are all that is kept, and saved",
+    why="Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
+    # what is changed in place comes before the numbers that it spoils
+    looks=(
+        *GRADIENT[:4],
+        look.untouched,
+        *GRADIENT[4:],
+        look.stateless,
+        look.guarded,
+        look.keeps_nothing,
+        look.allowed,
+    ),
+)
+
+
+def named(dtype: torch.dtype) -> str:
+    """Return a dtype's name without torch's."""
+    return str(dtype).removeprefix("torch.")
+
+
+def away(d: Draw) -> Callable[..., Tensor]:
+    """Return what draws numbers of both signs from 0.5 to 2, of a shape."""
+    return lambda *shape, dtype=DOUBLE: d.sides(*shape, away=0.5, reach=2.0, dtype=dtype)
+
+
+def matrix(*rows: list[float], dtype: torch.dtype = DOUBLE) -> Tensor:
+    """Return the tensor of these rows."""
+    return torch.tensor(rows, dtype=dtype)
+
+
+def apart(d: Draw, *shape: int) -> Tensor:
+    """Return a tensor whose numbers lie apart in memory, as a part of a larger one's rows."""
+    return d.normal(*shape[:-1], 2 * shape[-1] + 1)[..., 1::2]
