@@ -26,14 +26,14 @@ STRIDES = (
 )
 
 
-def finite(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
-    """Find a second derivative that is nan or infinite, in a case where it is not to be."""
+def not_nan(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Find a second derivative that is nan."""
     names = [*look.parameters(call)[:1], "the upstream gradient"]
     for name, a in zip(names, yours.second or (), strict=False):
-        if a is not None and not a.isfinite().all():
-            index = tuple((~a.isfinite()).nonzero()[0].tolist())
+        if a is not None and a.isnan().any():
+            index = tuple(a.isnan().nonzero()[0].tolist())
             text = (
-                f"The second derivative with respect to {name} is {look.number(a[index])} at index {index}: a division "
+                f"The second derivative with respect to {name} is nan at index {index}: a division "
                 "by 0, or the root of 0, is in the graph of your gradient, and a mask behind it multiplies its infinite "
                 "slope by 0."
             )

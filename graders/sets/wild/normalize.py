@@ -17,9 +17,9 @@ from graders.sets.wild.common import (
     apart,
     away,
     contract,
-    finite,
     matrix,
     named,
+    not_nan,
     second_order,
 )
 
@@ -132,7 +132,7 @@ task = Task(
             about="rows shorter than eps, zeros too: gradient g / eps, second derivative 0, no nan beside",
             why="Below eps the output is x / eps, a line: its slope is 1 / eps and doesn't change.",
             cases=_short,
-            looks=(*BOTH, finite, look.second_order),
+            looks=(*BOTH, not_nan, look.second_order),
         ),
         second_order(
             1,
@@ -304,6 +304,17 @@ def saves_length(ctx, x, length, g):
     length = torch.where(long, length, 1)
     y = x / length
     return torch.where(long, (g - y * (y * g).sum(-1, keepdim=True)) / length, g / ctx.eps), None
+
+
+@wrong.backward(
+    "second_order",
+    "Your first derivative is right and your second is wrong: you keep the output and the length. The output is in the graph, but "
+    "the length was computed in forward, so it's a constant in backward. Save x, and make the length again there.",
+    saves=lambda x, eps, y: (y, x.norm(dim=-1, keepdim=True).clamp(min=eps)),
+)
+def saves_output_and_length(ctx, y, length, g):
+    along = torch.where(length > ctx.eps, (y * g).sum(-1, keepdim=True), 0)
+    return (g - y * along) / length, None
 
 
 @wrong.backward(
@@ -597,6 +608,31 @@ def asked_for_all(ctx, x, g):
     if (length <= ctx.eps).any():
         return g / ctx.eps, None
     return _right(ctx.eps, x, g)
+
+
+@wrong.backward(
+    "short",
+    "At a row of zeros your gradient is right and your second derivative nan: the root of 0 has an infinite slope, and the clamp "
+    "behind it multiplies that by 0. Clamp the square, by eps ** 2, and take the root after that.",
+    saves=lambda x, eps, y: (x, y),
+)
+def root_before_clamp(ctx, x, y, g):
+    length = x.square().sum(-1, keepdim=True).sqrt().clamp(min=ctx.eps)
+    along = torch.where(length > ctx.eps, (y * g).sum(-1, keepdim=True), 0)
+    return (g - y * along) / length, None
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward holds the square of the length against eps, so it takes some long rows for short ones, or short ones for long. "
+    "Compare it with eps ** 2.",
+)
+def square_against_eps_in_backward(ctx, x, g):
+    square = x.square().sum(-1, keepdim=True)
+    long = square > ctx.eps
+    length = torch.where(long, square, 1).sqrt()
+    y = x / length
+    return torch.where(long, (g - y * (y * g).sum(-1, keepdim=True)) / length, g / ctx.eps), None
 
 
 @wrong.backward(

@@ -14,14 +14,13 @@ from graders.judge.wrong import Wrong
 from graders.sets.wild.common import (
     BOTH,
     CONSTANT_UPSTREAM,
-    GRADIENT,
     STRIDES,
     apart,
     away,
     contract,
-    finite,
     matrix,
     named,
+    not_nan,
     second_but_in_zeros,
     second_order,
 )
@@ -61,7 +60,7 @@ def _forms(d: Draw, order: int) -> list[Case]:
 
 
 def _far(d: Draw, order: int) -> list[Case]:
-    """Return cases of numbers whose squares are infinite, or 0, beside others."""
+    """Return cases of numbers whose squares are innot_nan, or 0, beside others."""
     x = away(d)
     cases = []
     for dtype, far in FAR:
@@ -157,10 +156,10 @@ task = Task(
         Check(
             "zeros",
             1,
-            about="a row of zeros: gradient 0, second derivative finite, and right in the rows beside it",
+            about="a row of zeros: gradient 0, second derivative not_nan, and right in the rows beside it",
             why="Padding is made of zeros. A nan there ends a training run, and it's no use that a mask stands behind it.",
             cases=_zeros,
-            looks=(*BOTH, finite, second_but_in_zeros),
+            looks=(*BOTH, not_nan, second_but_in_zeros),
         ),
         second_order(
             1,
@@ -332,6 +331,16 @@ def masked_after(x, y, g):
 
 
 @wrong.backward(
+    "zeros",
+    "Your gradient is right and your second derivative nan: x / |x| (or 1 / |x|) divides by 0 at a row of zeros, and torch.where, "
+    "put around it, multiplies an infinite slope by 0. Put a 1 in place of the length before you divide.",
+)
+def quotient_masked(x, y, g):
+    y = y.unsqueeze(-1)
+    return g.unsqueeze(-1) * torch.where(y > 0, x / y, 0)
+
+
+@wrong.backward(
     "gradient",
     "You add a small number to the length before you divide, or divide by at least that (clamp). Next to 1e-200 even 1e-12 is "
     "huge, and the gradient is 0 there. Put a 1 where the length is exactly 0, and leave all others as they are.",
@@ -417,6 +426,15 @@ def scale_not_undone(x):
 )
 def torchs_norm(x):
     return torch.linalg.vector_norm(x, dim=-1)
+
+
+@wrong.forward(
+    "value",
+    "You compute in float64, which has room for the squares of float32 and not for its own: 1e200 gives inf and 1e-200 gives 0. "
+    "Divide each row by its largest number first.",
+)
+def float64_instead_of_scale(x):
+    return x.double().square().sum(-1).sqrt().to(x.dtype)
 
 
 @wrong.forward(
@@ -585,7 +603,27 @@ def squares_in_backward(x, g):
 
 @wrong.backward(
     "gradient",
-    "You divide by the square of the length, and that of 1e200 is infinite, that of 1e-200 is 0. x / |x| needs the length "
+    "You call torch's norm again in backward, which adds up the squares of x as they are: 1e200 and 1e-200 are lost there. Save the "
+    "output, which is that length.",
+    saves=lambda x, y: (x,),
+)
+def norm_in_backward(x, g):
+    length = x.norm(dim=-1, keepdim=True)
+    return g.unsqueeze(-1) * x / torch.where(length == 0, 1, length)
+
+
+@wrong.backward(
+    "gradient",
+    "You add the dtype's eps to the length before you divide. That's a distance between numbers near 1; next to 1e-200 it's huge, "
+    "and the gradient is 0 there. Put a 1 where the length is exactly 0, and leave all others as they are.",
+)
+def epsilon_of_dtype_in_backward(x, y, g):
+    return g.unsqueeze(-1) * x / (y.unsqueeze(-1) + torch.finfo(x.dtype).eps)
+
+
+@wrong.backward(
+    "gradient",
+    "You divide by the square of the length, and that of 1e200 is innot_nan, that of 1e-200 is 0. x / |x| needs the length "
     "alone: divide once.",
 )
 def product_first(x, y, g):
