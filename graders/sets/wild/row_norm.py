@@ -18,10 +18,10 @@ from graders.sets.wild.common import (
     apart,
     away,
     contract,
+    held_still,
     matrix,
     named,
     not_nan,
-    second_but_in_zeros,
     second_order,
 )
 
@@ -107,16 +107,18 @@ def _zeros(d: Draw) -> list[Case]:
     some[0, 1] = some[1, 0] = 0
     column = torch.tensor([[0.0], [2.0], [-3.0], [0.0]], dtype=DOUBLE)
     part = matrix([0.0, 3.0, -4.0], [0.0, 0.0, 0.0], [0.0, 0.0, 2.0])
-    return [
+    cases = [
         d.case("a row of zeros beside others", beside, order=2),
         d.case("zeros in 3-d", some, order=2),
-        d.case("one column", column, order=2),
+        d.case("one column", column),
+        d.case("two rows, one of zeros", matrix([3.0, -4.0], [0.0, 0.0]), order=2),
         d.case("zeros in a row that is none", part, order=2),
         d.case("-0.0", -torch.zeros(2, 3, dtype=DOUBLE), order=2),
         *(d.case(f"{named(t)}, nothing but zeros", torch.zeros(2, 3, dtype=t), order=2) for t in DTYPES),
         d.case("a vector of zeros", torch.zeros(3, dtype=DOUBLE), order=2),
         d.case("zeros beside 1e-200 and 1e200", matrix([0.0, 0.0], [3e-200, 4e-200], [3e200, -4e200])),
     ]
+    return [held_still(case) for case in cases]
 
 
 task = Task(
@@ -159,7 +161,7 @@ task = Task(
             about="a row of zeros: gradient 0, second derivative not_nan, and right in the rows beside it",
             why="Padding is made of zeros. A nan there ends a training run, and it's no use that a mask stands behind it.",
             cases=_zeros,
-            looks=(*BOTH, not_nan, second_but_in_zeros),
+            looks=(*BOTH, not_nan, look.second_order),
         ),
         second_order(
             1,
