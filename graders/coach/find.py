@@ -28,6 +28,7 @@ ORDER = (  # of the chapters, then of the appendices
     "flash_attention",
     "implicit",
     "engine",
+    "wild",
 )
 ANY = "torch.autograd.gradcheck tries the gradient of any other Function."
 

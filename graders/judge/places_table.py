@@ -17,6 +17,7 @@ PAGES = {  # how a link calls them
     "a_errors": "Error messages",
     "f_implicit": "Implicit",
     "h_engine": "The engine",
+    "i_wild": "In the wild",
     "errata": "Errata",
 }
 
@@ -76,6 +77,10 @@ MIXED = "09_checkpointing: Mixed precision"
 TILE = "10_flash_attention: The forward, one tile at a time"
 FEWER = "h_engine: Saved in fewer bits"
 COMPLEX = "h_engine: Complex numbers"
+BY_NORM = "05_clipped_relu: Clipping a gradient by norm"
+STRIDES = "i_wild: Where g lies in memory"
+ROOT = "i_wild: A root of the output"
+WILD = "i_wild: How it breaks"
 
 
 def _four(value: str, gradient: str, second: str, **others: str) -> dict[str, str]:
@@ -220,6 +225,8 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
         "f_implicit: A second derivative",
         extremes=SHIFT,
     ),
+    "RowNorm": _four(SHIFT, STRIDES, ROOT, zeros=ROOT),
+    "Normalize": _four(BY_NORM, STRIDES, WILD, short=ROOT),
     "CrossEntropy": _four(
         "07_logsumexp: Cross-entropy",
         "07_logsumexp: Cross-entropy",
@@ -333,6 +340,7 @@ BUFFER = 'errata: "torch.zeros(shape) is a buffer for a gradient"'
 MATRICES = 'errata: "A linear layer is input.mm(weight.t())"'
 FACTOR = 'errata: "A constant factor in a gradient is only a learning rate"'
 OLD_MASKS = 'errata: "The edge belongs to x and to alpha"'
+NORM_AT_0 = 'errata: "The gradient of a norm at 0 is nan"'
 NO_COPY = 'errata: "`detach` makes a copy"'
 
 RUN = {  # by mistake, or by task and mistake: the page that runs this very mistake
@@ -433,6 +441,15 @@ RUN = {  # by mistake, or by task and mistake: the page that runs this very mist
     "PACT.alpha_counts": "ReLU.upstream_ignored",
     "PACT.one_when_frozen": COUNT,
     "SymmetricClip.lower_sign_forgotten": "SymmetricClip.lower_sign_forgotten",
+    "RowNorm.upstream_contiguous": STRIDES,
+    "RowNorm.nan_at_zeros": NORM_AT_0,
+    "RowNorm.masked_after": POISON,
+    "RowNorm.quotient_masked": POISON,
+    "Normalize.upstream_contiguous": STRIDES,
+    "Normalize.nan_at_zeros": NORM_AT_0,
+    "Normalize.chosen_after": POISON,
+    "Normalize.root_before_clamp": NORM_AT_0,
+    "Normalize.gradient_for_eps": NO_TENSOR,
     "clip_by_norm.nan_at_zero": 'errata: "The gradient of a norm at 0 is nan"',
     "clip_by_norm.input_returned": "ScaleGradient.returns_its_input",
     "clip_by_norm.writes_into_input": "a_errors: A leaf was changed in place",
@@ -580,6 +597,26 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "PACT.order_reversed": ENGINE,
     "PACT.needs_mixed_up": FLAGS,
     "PACT.alpha_detached": SAVE,
+    "RowNorm.saves_copy_of_output": SAVE,
+    "RowNorm.mask_saved": SAVE,
+    "RowNorm.epsilon_under_root": NORM_AT_0,
+    "RowNorm.axis_not_added": AXES,
+    "RowNorm.axis_of_length_not_added": AXES,
+    "RowNorm.one_length": REDUCTIONS,
+    "RowNorm.axis_kept": REDUCTIONS,
+    "RowNorm.squeezes_everything": REDUCTIONS,
+    "RowNorm.first_axis": REDUCTIONS,
+    "Normalize.saves_length": WILD,
+    "Normalize.saves_output_and_length": WILD,
+    "Normalize.saves_copy_of_output": SAVE,
+    "Normalize.length_detached": OPERATION,
+    "Normalize.product_detached": OPERATION,
+    "Normalize.mask_saved": SAVE,
+    "Normalize.eps_on_class": KEEP,
+    "Normalize.axis_lost": AXES,
+    "Normalize.product_without_axis": AXES,
+    "Normalize.one_length": REDUCTIONS,
+    "Normalize.first_axis": REDUCTIONS,
     "clip_by_norm.hessian_nan_at_zero": 'errata: "The gradient of a norm at 0 is nan"',
     "clip_by_norm.divides_first": 'errata: "The gradient of a norm at 0 is nan"',
     "clip_by_norm.saves_norm": "Chebyshev.saves_derivative",
