@@ -78,7 +78,7 @@ def _kept(call: str, case: Case, yours: Record, most: int, wanted: str) -> Findi
     return None
 
 
-def packed(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+def packs_at_all(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Find that nothing is packed: a byte for each number, or more, or x itself."""
     x = case.args[0]
     count = x.numel() if isinstance(x, Tensor) else 0
@@ -133,7 +133,7 @@ task = Task(
                 *d.lopsided(lambda x: (x, SLOPE), 8),
                 d.case("64 numbers", d.sides(64), SLOPE, watch=("trace",), deny=MASKS),
             ],
-            looks=(*GRADIENT, packed, look.allowed),
+            looks=(*GRADIENT, packs_at_all, look.allowed),
             gradcheck=lambda d: (d.sides(2, 4), SLOPE),
         ),
         Check(
