@@ -65,6 +65,7 @@ NOT_ASKED: dict[str, dict[str, str]] = {
             "a large negative number, and",
         )
     },
+    "RowNorm": {"zeros, order 2": "there is no second derivative by x, so its direction is 0 there"},
     "Normalize": {"number 0: negative": "eps is above 0, says the text"},
     "saved_bytes": dict.fromkeys(
         ("argument", "number"), "a Python int is returned, which the mutant leaves alone, so it is no other function"
