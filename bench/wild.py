@@ -1,6 +1,6 @@
 """The checklist over Functions of public packages: what `book/i_wild.ipynb` reads into its table.
 
-    python -m bench.wild                     every package, into book/wild.json
+    python -m bench.wild                     every package, into book/packages.json
     python -m bench.wild entmax norse        these alone, printed and not written
 
 Each package is installed in the one version that PINS names, without what it depends on, into a folder of its own, and
@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "book/wild.json"
+OUT = ROOT / "book/packages.json"
 PINS = {
     "brevitas": "0.13.4",
     "diffsort": "0.2.0",

@@ -107,7 +107,7 @@ def collect(root: Path, name: str = NAME, coach: bool = False, site: str | None 
     site = (os.environ.get("COURSE_URL", "") if site is None else site).strip().rstrip("/")
     chapters = sorted(root.glob("book/[0-9][0-9]_*.ipynb")) + sorted(root.glob("book/[a-z]_*.ipynb"))
     pages = [root / f"book/{page}.md" for page in PAGES]
-    paths = [root / f"book/{name}" for name in ("checklist.py", "gpu.json", "wild.json")]
+    paths = [root / f"book/{name}" for name in ("checklist.py", "gpu.json", "packages.json")]
     paths += [
         root / name
         for name in ("bench/kernels.py", "bench/gpu.py", "bench/wild.py", "requirements.txt", "constraints.txt")

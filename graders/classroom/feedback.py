@@ -89,7 +89,7 @@ class Feedback(ClearHiddenTests):
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         """Make all cells fit to be read, and name the tests for the page's index."""
-        resources["graders"] = {"checks": checks_of(_as_released(nb)), "late": _late(resources["nbgrader"])}
+        resources["graders"] = {"checks": checks_of(_as_released(nb)), "late": _late(resources.get("nbgrader", {}))}
         outputs = [output for cell in nb.cells if _tested(cell) for output in cell.outputs]
         verdicts = [verdict for output in outputs if (verdict := shown_by([output]))]
         self._messages = iter(once(verdicts))  # in the order of the cells

@@ -228,12 +228,14 @@ def test_the_notebooks_share_one_text_of_each_helper() -> None:
     seen: dict[str, str] = {}
     for path in NOTEBOOKS:
         setup = next(c.source for name, c in cells(path).items() if name.endswith("-setup"))
+        own = OF_COMPLEX if path.stem == "engine" else set()
         for node in ast.parse(setup).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in SHARED:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in SHARED - own:
                 assert seen.setdefault(node.name, ast.unparse(node)) == ast.unparse(node), f"{path.stem}: {node.name}"
     assert seen.keys() >= SHARED
 
 
+OF_COMPLEX = {"slopes", "alike", "twice"}  # in the only set with complex numbers they know those too
 SHARED = {"shown", "trying", "slopes", "Calls", "alike", "compare", "forms", "twice", "contract"}
 
 

@@ -817,7 +817,7 @@ def test_without_a_path_it_looks_at_the_sets_beside_it(download, tmp_path):
 def test_without_a_path_it_looks_where_it_lies(download, place):
     shutil.move(download / "doctor.pyz", download / place)
     code, out, err = student(download / place)
-    assert (code, err) == (0, "") and out.count(": would be graded.\n") == (1 if "relu" in place else 10)
+    assert (code, err) == (0, "") and out.count(": would be graded.\n") == len(list(ROOT.glob(f"{place}/**/*.ipynb")))
 
 
 def test_without_a_path_and_without_a_set_it_says_what_to_type(download, tmp_path):

@@ -44,7 +44,7 @@ def make(root):
     (root / "book/checklist.py").write_text("ITEMS = {}\n")
     shutil.copy(root / "book/01_tiny.ipynb", root / "book/a_errors.ipynb")
     (root / "bench").mkdir()
-    for name in ("gpu", "wild"):
+    for name in ("gpu", "packages"):
         (root / f"book/{name}.json").write_text("{}\n")
     for name in ("kernels", "gpu", "wild"):
         (root / f"bench/{name}.py").write_text('"""Measures."""\n')

@@ -454,20 +454,6 @@ both.habits(
 
 @wrong.forward(
     "value",
-    "Your loop asks for 1e-12 and raises where it is not reached. Float32 near 1 has steps of 1e-7, so it never is: take the "
-    "tolerance from torch.finfo(m.dtype).eps, or a number of steps.",
-)
-def tolerance_below_float32(m, e):
-    at = Orbit.start(m, e)
-    for _ in range(100):
-        if not m.numel() or (at - e * at.sin() - m).abs().max() <= 1e-12:
-            return at
-        at = at - Orbit.move(at, m, e)
-    raise RuntimeError("not settled")
-
-
-@wrong.forward(
-    "value",
     "You ask for the largest step with max(), which fails where there are no elements. Ask (step.abs() <= tol).all(), which "
     "is True for none.",
 )
