@@ -44,7 +44,7 @@ INSTRUCTORS = re.compile(
     r"\b(gradebook|autograded?|generate_assignment|generate_feedback)\b|\b(solutions|sample|submitted)/"
 )
 PARTS = re.compile(
-    r"book/(\w+\.(ipynb|md)|checklist\.py|(gpu|wild)\.json)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|(README|AGENTS)\.md|"
+    r"book/(\w+\.(ipynb|md)|checklist\.py|(gpu|packages)\.json)|exercises/\w+/\w+\.ipynb|(requirements|constraints)\.txt|(README|AGENTS)\.md|"
     r"bench/(kernels|gpu|wild)\.py|nbgrader_config\.py|doctor\.pyz(/__main__\.py|/doctor/(\w+\.py|released\.json))"
 )
 OF_GRADERS = re.compile(r"constraints\.txt|nbgrader_config\.py|doctor\.pyz/doctor/\w+\.py")  # they may name nbgrader
