@@ -60,7 +60,7 @@ def _forms(d: Draw, order: int) -> list[Case]:
 
 
 def _far(d: Draw, order: int) -> list[Case]:
-    """Return cases of numbers whose squares are innot_nan, or 0, beside others."""
+    """Return cases of numbers whose squares are infinite, or 0, beside others."""
     x = away(d)
     cases = []
     for dtype, far in FAR:
@@ -158,7 +158,7 @@ task = Task(
         Check(
             "zeros",
             1,
-            about="a row of zeros: gradient 0, second derivative not_nan, and right in the rows beside it",
+            about="a row of zeros: gradient 0, second derivative no nan, and right in the rows beside it",
             why="Padding is made of zeros. A nan there ends a training run, and it's no use that a mask stands behind it.",
             cases=_zeros,
             looks=(*BOTH, not_nan, look.second_order),
@@ -625,7 +625,7 @@ def epsilon_of_dtype_in_backward(x, y, g):
 
 @wrong.backward(
     "gradient",
-    "You divide by the square of the length, and that of 1e200 is innot_nan, that of 1e-200 is 0. x / |x| needs the length "
+    "You divide by the square of the length, and that of 1e200 is infinite, that of 1e-200 is 0. x / |x| needs the length "
     "alone: divide once.",
 )
 def product_first(x, y, g):
