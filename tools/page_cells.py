@@ -8,7 +8,9 @@ import ast
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 
 from tools.turns import MARK, filled, named, turns
@@ -16,6 +18,14 @@ from tools.turns import MARK, filled, named, turns
 KINDS = ("turn", "misconception")
 GIVEN = {"coach", *dir(builtins)}
 SKIPPED = ("matplotlib", "numpy", "IPython", "graders", "warnings")  # what a page has not, and its cells can do without
+
+NOT_HERE = {  # cells that need what the page's torch lacks, and what that is
+    "book/01_relu": {"turn:drum": "torch.special"},
+    "book/02_sigmoid": {},
+    "book/03_ste": {},
+    "book/05_clipped_relu": {},
+    "book/07_logsumexp": {},
+}
 
 
 @dataclass(frozen=True)
@@ -149,3 +159,14 @@ def page_cells(notebook: NotebookNode) -> Iterator[PageCell]:
         else:
             after = f"coach({named(cell, kind).split('.')[0]})"
             yield PageCell(name, at, cell.source, needed(above, cell.source), after, "")
+
+
+def of_page(root: Path, page: str) -> list[PageCell]:
+    """Return the cells of a page that run there.
+
+    Args:
+        root: the course's folder.
+        page: as Sphinx names it: ``book/01_relu``.
+    """
+    notebook = nbformat.read(root / f"{page}.ipynb", 4)
+    return [cell for cell in page_cells(notebook) if cell.name not in NOT_HERE[page]]

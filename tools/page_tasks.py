@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from graders.coach.session import SEED
+from graders.coach.source import written
 from graders.coach.trying import NAMED, NEXT
 from graders.inside.records import Case
 from graders.judge.draw import BRAIN, HALF
@@ -28,7 +29,13 @@ from graders.judge.script import literal
 from graders.judge.task import Check, Task
 from graders.sets import load
 
-SETS = ("relu", "sigmoid", "ste", "clipped_relu", "logsumexp")  # of the chapters whose turns run in the page
+SETS = {  # of the chapters whose turns run in the page
+    "book/01_relu": "relu",
+    "book/02_sigmoid": "sigmoid",
+    "book/03_ste": "ste",
+    "book/05_clipped_relu": "clipped_relu",
+    "book/07_logsumexp": "logsumexp",
+}
 TASKS = (  # what the page's torch is made for
     "ReLU Square LeakyReLU Tanh Arctan Sigmoid Cube Step ScaleGradient Binarize GradientReversal HardTanh SymmetricClip MulConstant "
     "ClippedReLU PACT LogSumExp1d SoftCrossEntropy"
@@ -135,6 +142,12 @@ def _changes(right: list[Any], theirs: list[Any]) -> dict[str, Any]:
     return {str(k): b for k, (a, b) in enumerate(zip(right, theirs, strict=True)) if repr(a) != repr(b)}
 
 
+def solution_of(task: Task) -> str:
+    """Return the first right way as code that stands alone."""
+    operation: Any = next(iter(task.solutions.values()))
+    return written(getattr(operation, "__self__", operation), task.name, task.call)
+
+
 def data_of(task: Task) -> dict[str, Any]:
     """Return a task as the page's coach reads it."""
     checks = [made for check in task.checks if (made := check_of(task, check))]
@@ -145,6 +158,7 @@ def data_of(task: Task) -> dict[str, Any]:
         "mistakes": {m.name: {"caught_by": m.caught_by, "message": m.message} for m in task.mistakes},
         "next": {LOOKS.get(look, look): said for look, said in NEXT.items() if "code below" not in said} | {"named": NAMED},
         "left": UNSEEN,
+        "solution": solution_of(task),
     }
 
 

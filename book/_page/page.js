@@ -1,4 +1,4 @@
-/* The page's Python, as window.pagePython. Nothing starts before the first call of run or start. `run(code)` gives a
+/* The page's Python, as window.pagePython. Nothing starts before the first call of run or start. `put(path, text)` adds a file. `run(code)` gives a
    promise of {printed, cut, error, ms}: what the code printed, whether that was too long and was cut, the error that ended it
    as {type, message, line} or null, and the milliseconds. Names stay from one call to the next, until `stop()`, or until
    code is ended because it ran too long: then the runtime is new, and `fresh` is true. */
@@ -68,5 +68,11 @@ window.pagePython = (() => {
     });
   }
 
-  return { start, run, stop };
+  // A file that Python finds from now on, in this runtime and in those after it.
+  function put(path, text) {
+    files[path] = text;
+    if (running) running.worker.postMessage({ kind: "put", path, text });
+  }
+
+  return { name: "the page's own small torch", start, run, put, stop };
 })();

@@ -21,6 +21,15 @@
     if (printed.length < OUTPUT) printed = (printed + text).slice(0, OUTPUT);
   }
 
+  function put(path, text) {
+    path.split("/").slice(0, -1).reduce((above, name) => {
+      const folder = `${above}/${name}`;
+      if (!python.FS.analyzePath(folder).exists) python.FS.mkdir(folder);
+      return folder;
+    }, "");
+    python.FS.writeFile(`/${path}`, text);
+  }
+
   async function start({ wasm, files }) {
     const answer = () => Promise.resolve(new Response(wasm, { headers: { "Content-Type": "application/wasm" } }));
     self.fetch = answer; // the runtime's own way to its bytes, and the only one
@@ -28,14 +37,7 @@
     for (const name of ["fetch", "XMLHttpRequest", "WebSocket", "EventSource", "importScripts", "indexedDB", "caches", "Worker"]) {
       Object.defineProperty(self, name, { value: undefined, configurable: false });
     }
-    for (const [path, text] of Object.entries(files)) {
-      path.split("/").slice(0, -1).reduce((above, name) => {
-        const folder = `${above}/${name}`;
-        if (!python.FS.analyzePath(folder).exists) python.FS.mkdir(folder);
-        return folder;
-      }, "/lib".replace("/lib", ""));
-      python.FS.writeFile(`/${path}`, text);
-    }
+    for (const [path, text] of Object.entries(files)) put(path, text);
     python.runPython("import sys\nsys.path.append('/')\nimport cell");
     cell = python.pyimport("cell");
   }
@@ -47,6 +49,10 @@
       if (data.kind === "start") {
         await start(data);
         self.postMessage({ kind: "ready", ms: ended() });
+        return;
+      }
+      if (data.kind === "put") {
+        put(data.path, data.text);
         return;
       }
       printed = "";

@@ -210,6 +210,53 @@
     block.after(button);
   });
 
+  // ---------------------------------------------------------------- cells that run here
+  // The button alone: what opens and runs a cell is loaded when it is pressed (book/_live/, book/_ext/course_live.py).
+  function live(text, open) {
+    const start = element("button", { type: "button", class: "live-start" }, text);
+    start.addEventListener("click", async () => {
+      start.disabled = true;
+      const load = (src) =>
+        new Promise((resolve, reject) => {
+          const script = element("script", { src });
+          script.onload = resolve;
+          script.onerror = () => reject(new Error());
+          document.head.append(script);
+        });
+      try {
+        if (!window.live) await load(`${base}_static/live/live.js`);
+        await open(start);
+      } catch {
+        start.replaceWith(element("span", { role: "alert" }, "This could not be loaded: reload the page and try again."));
+      }
+    });
+    return start;
+  }
+
+  const written = recall().cells?.[page] ?? {};
+  for (const cell of article.querySelectorAll(".cell.live")) {
+    const name = [...cell.classList].find((each) => /^tag_(turn|misconception):/.test(each)).slice(4);
+    const word = name in written ? "Go on" : "Run";
+    const start = live(word, (own) => {
+      const made = window.live.open(cell);
+      own.remove();
+      made.edit.at("your turn");
+      return made.go();
+    });
+    start.setAttribute("aria-label", `${word}: ${cell.querySelector(".rank").textContent}`);
+    cell.querySelector(".rank").append(start);
+  }
+  for (const place of article.querySelectorAll(".live-open")) {
+    place.hidden = false;
+    place.append(
+      live("Do them here, in the page", async () => {
+        const box = await window.live.tasks(place);
+        box.tabIndex = -1;
+        box.focus({ preventScroll: true });
+      }),
+    );
+  }
+
   // ---------------------------------------------------------------- cards for the terms that are linked
   // The build puts the definitions into the page, book/_ext/course_page_data.py. A card can be hovered itself, stays as
   // long as the pointer or the focus does, and Escape takes it away. A finger follows the link, as ever.

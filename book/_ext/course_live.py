@@ -1,0 +1,158 @@
+"""Cells that run in the page: which they are, and the files that a page loads when its reader first runs one.
+
+In the page stands one class on each of these cells and one line below *Exercises*; all else is in ``_static/live/``, in
+scripts, since a page that is opened from a file can load nothing else: ``live.js`` and its styles, ``python.js`` (the
+runtime and its torch), for each set the tasks with the known mistakes, for each chapter what its cells need.
+"""
+
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from docutils import nodes
+from sphinx.application import Sphinx
+
+FOLDER = "_static/live"
+SOURCES = "book/_live"
+MADE_OF = ("book/_page", "book/_live", "graders", "tools/page_tasks.py", "tools/page_python.py")  # what the scripts hold
+BEGIN, END = '<div class="live-tasks">', '<i class="live-tasks-end"></i>'
+TASKS = re.compile(rf"{BEGIN}(.*?){END}\s*</div>", re.DOTALL)
+OPEN = '<p class="live-open" hidden></p>'  # page.js puts a button there
+DONE = (("the check below prints `right` down to its last line", "every check below holds"), ("the check passes", "every check holds"))
+CARD = re.compile(r"\A## (\w+)\n\n\*(.+?)\*\n")
+FINE = re.compile(r"<details><summary>Fine print</summary>.*?</details>", re.DOTALL)
+
+
+def tools(app: Sphinx) -> Any:
+    """Return the project's tools: what of a chapter a page can run, and the tasks as data."""
+    sys.path.insert(0, str(app.srcdir))
+    try:
+        from tools import page_cells, page_python, page_tasks
+    finally:
+        sys.path.pop(0)
+    return page_cells, page_python, page_tasks
+
+
+def exercises(app: Sphinx, page: str) -> Path:
+    """Return the notebook of a chapter's exercises."""
+    name = tools(app)[2].SETS[page]
+    return Path(app.srcdir, "exercises", f"{page[5:7]}_{name}", f"{name}.ipynb")
+
+
+def task_cells(path: Path, wanted: list[str]) -> list[nbformat.NotebookNode]:
+    """Return the exercises of a set as cells of its chapter: each task's text and hints, in a box with its name."""
+    made = [BEGIN]
+    for cell in nbformat.read(path, 4).cells:
+        text = cell.source.replace("../../book/", "")
+        card = CARD.match(text)
+        if cell.id.endswith("-title"):
+            made += FINE.findall(text)
+        elif card and card[1] in wanted:
+            for old, new in DONE:
+                text = text.replace(old, new)
+            made.append(f'<div class="live-task" data-task="{card[1]}">\n\n**{card[1]}** · *{card[2]}*\n\n{text[card.end() :].strip()}')
+        elif cell.id.endswith("-hints") and made[-1].startswith('<div class="live-task"'):
+            made[-1] += f"\n\n{text}\n\n</div>"
+    made = [part + "\n\n</div>" * (part.startswith('<div class="live-task"') and not part.endswith("</div>")) for part in made]
+    return [nbformat.v4.new_markdown_cell(part) for part in (*made, f"{END}</div>")]
+
+
+def add_tasks(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put a chapter's exercises below its section of that name; `take_out` moves them into a file."""
+    page_tasks = tools(app)[2]
+    if page not in page_tasks.SETS:
+        return
+    notebook = nbformat.reads(source[0], 4)
+    at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "markdown" and c.source.startswith("## Exercises"))
+    notebook.cells[at + 1 : at + 1] = task_cells(exercises(app, page), page_tasks.TASKS)
+    source[0] = nbformat.writes(notebook)
+
+
+def mark_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Give the cells that the page can run their class."""
+    page_cells, _, page_tasks = tools(app)
+    page = app.env.docname
+    if page not in page_tasks.SETS:
+        return
+    app.env.note_dependency(str(exercises(app, page)))
+    names = {f"tag_{cell.name}" for cell in page_cells.of_page(Path(app.srcdir), page)}
+    for cell in doctree.findall(nodes.container):
+        if names.intersection(cell["classes"]):
+            cell["classes"].append("live")
+
+
+def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Move what only a reader who runs cells needs from a page into its script."""
+    page_cells, _, page_tasks = tools(app)
+    if page not in page_tasks.SETS or not context.get("body"):
+        return
+    found = TASKS.search(context["body"])
+    assert found is not None  # add_tasks put it there
+    context["body"] = context["body"].replace(found[0], OPEN)
+    cells = {
+        cell.name: {"before": cell.before, "after": cell.after, "solution": cell.solution}
+        for cell in page_cells.of_page(Path(app.srcdir), page)
+    }
+    starts = {
+        cell.metadata.nbgrader.grade_id: cell.source
+        for cell in nbformat.read(exercises(app, page), 4).cells
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution")
+    }
+    names = page_tasks.TASKS
+    data = {
+        "set": page_tasks.SETS[page],
+        "cells": cells,
+        "tasks": found[1].strip(),
+        "starts": {name: text for name, text in starts.items() if name in names},
+    }
+    folder = Path(app.outdir, FOLDER)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    name = page.rpartition("/")[2]
+    (folder / f"{name}.js").write_text(f"(window.livePages ??= {{}})[{json.dumps(page)}] = {text};\n", encoding="utf-8")
+
+
+def state(root: Path) -> str:
+    """Return a hash of all that the scripts of Python and tasks are made of."""
+    found = hashlib.sha256()
+    for name in MADE_OF:
+        path = root / name
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                found.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
+    return found.hexdigest()
+
+
+def write_scripts(app: Sphinx, exception: Exception | None) -> None:
+    """After a build that went well, write the scripts that all pages share, where what they are made of has changed."""
+    if exception is not None or app.builder.name != "html":
+        return
+    _, page_python, page_tasks = tools(app)
+    root, folder, stamp = Path(app.srcdir), Path(app.outdir, FOLDER), Path(app.doctreedir, "live.sha256")
+    now = state(root)
+    files = ["live.js", "live.css", "python.js", *(f"tasks-{name}.js" for name in page_tasks.SETS.values())]
+    if stamp.exists() and stamp.read_text() == now and all((folder / name).exists() for name in files):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("live.js", "live.css"):
+        (folder / name).write_bytes((root / SOURCES / name).read_bytes())
+    (folder / "python.js").write_text(page_python.bundle(), encoding="utf-8")
+    coach = (root / "book/_page/coach.py").read_text(encoding="utf-8")
+    for name in page_tasks.SETS.values():
+        data = json.dumps({"coach": coach, "tasks": page_tasks.exported(name)}, ensure_ascii=False).replace("</", "<\\/")
+        text = f"(window.liveTasks ??= {{}})[{json.dumps(name)}] = {data};\n"
+        (folder / f"tasks-{name}.js").write_text(text, encoding="utf-8")
+    stamp.write_text(now)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Begin before a notebook is read; cut last, when the page is whole; write before the archives."""
+    app.connect("source-read", add_tasks)
+    app.connect("doctree-read", mark_cells, priority=650)
+    app.connect("html-page-context", take_out, priority=850)
+    app.connect("build-finished", write_scripts, priority=700)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

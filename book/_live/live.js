@@ -1,0 +1,340 @@
+/* Cells that a reader writes and runs in the page. Loaded when the first one is opened, never before; see
+ * book/_ext/course_live.py for the files beside it.
+ *
+ * What runs them is `window.pagePython`, the page's own small torch; or, where the host of a site has put one at
+ * `_static/torch/page-torch.js`, `window.pageTorch`, with the same parts: name, start(), run(code, limit), put(path, text)
+ * and stop(). `run` answers {printed, cut, error: {type, message, line} or null, fresh}; names stay from one call to the
+ * next, and `fresh` says that they are gone.
+ */
+"use strict";
+window.live = (() => {
+  const article = document.querySelector(".bd-article");
+  const base = new URL(document.documentElement.dataset.content_root, location.href).href;
+  const page = location.href.replace(/[?#].*/, "").slice(base.length).replace(/\.html$/, "");
+  const KEY = "custom-gradients"; // of page.js: what it forgets is forgotten here
+  const ELSEWHERE = "not in the page's torch";
+
+  const element = (name, attributes = {}, ...children) => {
+    const node = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.append(...children);
+    return node;
+  };
+  const button = (text, act) => {
+    const node = element("button", { type: "button" }, text);
+    node.addEventListener("click", act);
+    return node;
+  };
+
+  // ---------------------------------------------------------------- what is loaded, once
+  const scripts = new Map();
+  function script(path) {
+    if (!scripts.has(path)) {
+      const loading = new Promise((resolve, reject) => {
+        const node = element("script", { src: `${base}_static/${path}` });
+        node.onload = resolve;
+        node.onerror = () => {
+          node.remove();
+          scripts.delete(path);
+          reject(new Error(`${path} could not be loaded`));
+        };
+        document.head.append(node);
+      });
+      scripts.set(path, loading);
+    }
+    return scripts.get(path);
+  }
+
+  let data = null; // of this page
+  async function pageData() {
+    await script(`live/${page.split("/").at(-1)}.js`);
+    data = window.livePages[page];
+    return data;
+  }
+
+  let runtime = null;
+  let prepared = false; // whether the coach has its tasks
+  async function python(say) {
+    await pageData();
+    if (!runtime) {
+      say("Loading Python, once for this page …");
+      try {
+        await script("torch/page-torch.js");
+      } catch {} // this site has none
+      if (!window.pageTorch) await script("live/python.js");
+      runtime = window.pageTorch ?? window.pagePython;
+      await runtime.start();
+    }
+    if (!prepared) {
+      await script(`live/tasks-${data.set}.js`);
+      const { coach, tasks } = window.liveTasks[data.set];
+      runtime.put("coach.py", coach);
+      runtime.put("tasks.json", tasks);
+      await step("import coach as _c\nif not _c.TASKS:\n    _c.load(open('/tasks.json').read())", 30000);
+      prepared = true;
+    }
+  }
+
+  async function step(code, limit) {
+    const answer = await runtime.run(code, limit);
+    if (answer.fresh) prepared = false;
+    return answer;
+  }
+
+  // ---------------------------------------------------------------- what was written, kept in this browser
+  const memory = () => {
+    try {
+      return JSON.parse(localStorage.getItem(KEY)) ?? {};
+    } catch {
+      return {};
+    }
+  };
+  const kept = (name) => memory().cells?.[page]?.[name] ?? null;
+  function keep(name, text) {
+    const all = memory();
+    all.cells ??= {};
+    all.cells[page] ??= {};
+    if (text === null) delete all.cells[page][name];
+    else all.cells[page][name] = text;
+    try {
+      localStorage.setItem(KEY, JSON.stringify(all));
+      return true;
+    } catch {
+      return false; // a private window, or a file in some browsers
+    }
+  }
+
+  // ---------------------------------------------------------------- an editor
+  const INDENT = "    ";
+  let count = 0;
+  function editor(text, about, run, changed) {
+    const id = `live-${(count += 1)}`;
+    const area = element("textarea", {
+      id, "aria-label": about, "aria-describedby": `${id}-how`, spellcheck: "false", autocapitalize: "off", autocomplete: "off",
+      autocorrect: "off", wrap: "off", rows: "4",
+    });
+    const lines = element("div", { class: "live-lines", "aria-hidden": "true" });
+    const how = element("p", { class: "live-how", id: `${id}-how` }, "Ctrl + Enter runs. Tab indents; after Escape it leaves the editor.");
+    let leaving = false;
+    let marked = null;
+
+    function fit() {
+      const all = area.value.split("\n").length;
+      area.rows = Math.max(2, all);
+      lines.replaceChildren(
+        ...Array.from({ length: all }, (_, i) => element("span", i + 1 === marked ? { class: "live-marked" } : {}, String(i + 1))),
+      );
+    }
+    function insert(added) {
+      // the one way that a browser's own undo knows
+      if (!document.execCommand("insertText", false, added)) area.setRangeText(added, area.selectionStart, area.selectionEnd, "end");
+    }
+    function indent(back) {
+      const start = area.value.lastIndexOf("\n", area.selectionStart - 1) + 1;
+      const end = area.selectionEnd;
+      if (!back && area.selectionStart === area.selectionEnd) return insert(INDENT);
+      const before = area.value.slice(start, end);
+      const after = before.split("\n").map((line) => (back ? line.replace(/^ {1,4}/, "") : line && INDENT + line)).join("\n");
+      if (after === before) return;
+      area.setSelectionRange(start, end);
+      insert(after);
+      if (before.includes("\n")) area.setSelectionRange(start, start + after.length);
+    }
+    area.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) {
+        event.preventDefault();
+        run();
+      } else if (event.key === "Enter" && !event.altKey) {
+        event.preventDefault();
+        const line = area.value.slice(0, area.selectionStart).split("\n").at(-1);
+        insert(`\n${line.match(/^ */)[0]}${/:\s*$/.test(line) ? INDENT : ""}`);
+      } else if (event.key === "Tab" && !leaving && !event.altKey && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        indent(event.shiftKey);
+      }
+      leaving = event.key === "Escape" || (leaving && ["Tab", "Shift"].includes(event.key));
+    });
+    area.addEventListener("input", () => {
+      marked = null;
+      fit();
+      changed(area.value);
+    });
+    area.value = text;
+    fit();
+    return {
+      node: element("div", { class: "live-editor" }, element("div", { class: "live-code" }, lines, area), how),
+      area,
+      set(value) {
+        area.value = value;
+        marked = null;
+        fit();
+      },
+      mark(line) {
+        marked = line;
+        fit();
+      },
+      at(words) {
+        const place = area.value.indexOf(words);
+        area.focus({ preventScroll: true });
+        if (place >= 0) {
+          const start = area.value.lastIndexOf("\n", place) + 1;
+          const end = area.value.indexOf("\n", place);
+          area.setSelectionRange(start, end < 0 ? area.value.length : end);
+        }
+      },
+    };
+  }
+
+  // ---------------------------------------------------------------- what is said
+  const KINDS = { "✓": "right", "✗": "wrong", "…": "waits" };
+  function said(printed) {
+    return printed.replace(/\n$/, "").split("\n").map((line) => {
+      const kind = KINDS[line[0]];
+      return element("div", { class: kind ? `live-line live-${kind}` : "live-line" }, line || " ");
+    });
+  }
+
+  function failed({ type, message, line }, where) {
+    if (message.includes(ELSEWHERE) || type === "NotInPage") {
+      const notebook = element("code", {}, `jupyter lab ${page}.ipynb`);
+      const words = message.replace(/: run this in Jupyter.*/, "").replace(`: ${ELSEWHERE}`, "");
+      return element("p", { class: "live-wrong" }, `${words.includes(ELSEWHERE) ? words : `${words}: ${ELSEWHERE}`}. Run this in Jupyter: `, notebook);
+    }
+    if (type === "TimeoutError") return element("p", { class: "live-wrong" }, `It was ${message}: does a loop never end?`);
+    const at = where || (line ? `Line ${line}` : "Here");
+    return element("p", { class: "live-wrong" }, `${at}: ${type}${message ? `: ${message}` : ""}`);
+  }
+
+  // ---------------------------------------------------------------- a cell
+  // name: under which it is kept; text: as the book has it; parts: what runs before and after it, and a solution.
+  function cell({ name, text, about, parts, reset }) {
+    let running = false;
+    const out = element("div", { class: "live-out", role: "status" });
+    const edit = editor(kept(name) ?? text, about, () => go(), (value) => {
+      if (!keep(name, value === text ? null : value)) note.textContent = "This browser keeps nothing: copy what you write.";
+    });
+    const note = element("span", { class: "live-note" });
+    const runs = button("Run", () => (running ? halt() : go()));
+    runs.classList.add("live-run");
+    const solution = button("Show a solution", async () => {
+      await pageData();
+      const code = (await parts()).solution;
+      const shown = element("details", { class: "live-solution", open: "" }, element("summary", {}, "A solution"), element("pre", {}, code));
+      node.querySelector(".live-solution")?.remove();
+      out.after(shown);
+    });
+    const again = button("Reset", () => {
+      keep(name, null);
+      edit.set(text);
+      out.replaceChildren();
+      node.querySelector(".live-solution")?.remove();
+      reset?.();
+      edit.area.focus();
+    });
+    const bar = element("div", { class: "live-bar" }, runs, again, solution, note);
+    const node = element("div", { class: "live-cell" }, edit.node, bar, out);
+
+    function halt() {
+      runtime?.stop();
+      prepared = false;
+      running = false;
+      runs.textContent = "Run";
+      out.replaceChildren(element("p", {}, "Stopped."));
+    }
+
+    async function go() {
+      if (running) return;
+      running = true;
+      runs.textContent = "Stop";
+      edit.mark(null);
+      const say = (words) => out.replaceChildren(element("p", { class: "live-waiting" }, words));
+      try {
+        await python(say);
+        say("Running …");
+        const { before, after } = await parts();
+        const began = performance.now();
+        const shown = [];
+        const pieces = [
+          ["import coach as _c\n_c.fresh(globals())", "Python itself", false],
+          [before, "In what this cell needs from above", false],
+          [edit.area.value, "", true],
+          [after, "In the check", true],
+        ];
+        for (const [code, where, tell] of pieces) {
+          if (!code) continue;
+          const answer = await step(code);
+          if (!running) return; // it was stopped
+          if (tell && answer.printed) shown.push(...said(answer.printed));
+          if (answer.cut) shown.push(element("p", {}, "More was printed; the page shows the first 20,000 characters."));
+          if (answer.error) {
+            shown.push(failed(answer.error, where));
+            if (!where && answer.error.line) edit.mark(answer.error.line);
+            break;
+          }
+        }
+        if (!shown.length) shown.push(element("p", {}, "It ran, and printed nothing."));
+        const seconds = ((performance.now() - began) / 1000).toFixed(1);
+        out.replaceChildren(...shown, element("p", { class: "live-torch" }, `Ran in ${seconds} s, on ${runtime.name}.`));
+      } catch (problem) {
+        out.replaceChildren(element("p", { class: "live-wrong" }, `The page's Python did not start: ${problem.message}. Reload the page, or run the notebook in Jupyter.`));
+      } finally {
+        running = false;
+        runs.textContent = "Run";
+      }
+    }
+    return { node, go, edit };
+  }
+
+  // ---------------------------------------------------------------- the cells of the book, and its exercises
+  const opened = new WeakMap();
+  const named = (box) => [...box.classList].find((c) => /^tag_(turn|misconception):/.test(c)).slice(4);
+
+  function open(box) {
+    if (opened.has(box)) return opened.get(box);
+    const input = box.querySelector(":scope > .cell_input");
+    const name = named(box);
+    const wrong = name.startsWith("misconception");
+    const block = input.querySelector("pre").cloneNode(true);
+    for (const part of block.querySelectorAll("button")) part.remove();
+    const text = block.textContent.replace(/\n$/, "");
+    const parts = async () => {
+      const { cells, set } = await pageData();
+      const own = cells[name];
+      if (!wrong) return own;
+      await script(`live/tasks-${set}.js`);
+      const task = name.slice("misconception:".length).split(".")[0];
+      const right = JSON.parse(window.liveTasks[set].tasks).find((each) => each.name === task)?.solution ?? "";
+      return { ...own, solution: right };
+    };
+    const about = wrong ? "A wrong version: mend it until the checks hold" : "Your turn: write here";
+    const made = cell({ name, text, about, parts });
+    input.hidden = true;
+    input.after(made.node);
+    opened.set(box, made);
+    return made;
+  }
+
+  async function tasks(place) {
+    const { tasks: html, starts, set } = await pageData();
+    const box = element("div", { class: "live-tasks" });
+    box.innerHTML = html; // the book's own, from its own folder
+    for (const task of box.querySelectorAll(".live-task")) {
+      const name = task.dataset.task;
+      const parts = async () => {
+        await script(`live/tasks-${set}.js`);
+        const { solution } = JSON.parse(window.liveTasks[set].tasks).find((each) => each.name === name);
+        return { before: "import torch\nfrom torch.autograd import Function", after: `coach(${name})`, solution };
+      };
+      const made = cell({ name: `task:${name}`, text: starts[name].trimEnd(), about: `Your ${name}: write here`, parts });
+      const hints = task.querySelector("details:has(> summary)");
+      const last = [...task.querySelectorAll(":scope > details")].find((d) => d.querySelector("summary").textContent.startsWith("Hint"));
+      (last ?? hints ?? task.lastElementChild).before(made.node);
+    }
+    place.replaceWith(box);
+    return box;
+  }
+
+  const style = element("link", { rel: "stylesheet", href: `${base}_static/live/live.css` });
+  document.head.append(style);
+  return { open, tasks, kept, article };
+})();
