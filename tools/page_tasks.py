@@ -21,7 +21,7 @@ from torch import Tensor
 
 from graders.coach.session import SEED
 from graders.coach.source import written
-from graders.coach.trying import NAMED, NEXT
+from graders.coach.trying import NEXT
 from graders.inside.records import Case
 from graders.judge.draw import BRAIN, HALF
 from graders.judge.looks import ordinary, parameters
@@ -156,7 +156,7 @@ def data_of(task: Task) -> dict[str, Any]:
         "parameters": parameters(task.call),
         "checks": checks,
         "mistakes": {m.name: {"caught_by": m.caught_by, "message": m.message} for m in task.mistakes},
-        "next": {LOOKS.get(look, look): said for look, said in NEXT.items() if "code below" not in said} | {"named": NAMED},
+        "next": {LOOKS.get(look, look): said for look, said in NEXT.items() if "code below" not in said and "ask the coach" not in said},
         "left": UNSEEN,
         "solution": solution_of(task),
     }

@@ -15,14 +15,19 @@ from typing import Any
 import nbformat
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 FOLDER = "_static/live"
 SOURCES = "book/_live"
+SEAM = "page-torch.js"  # in _static/torch, to be replaced by who hosts the book
 MADE_OF = ("book/_page", "book/_live", "graders", "tools/page_tasks.py", "tools/page_python.py")  # what the scripts hold
 BEGIN, END = '<div class="live-tasks">', '<i class="live-tasks-end"></i>'
 TASKS = re.compile(rf"{BEGIN}(.*?){END}\s*</div>", re.DOTALL)
 OPEN = '<p class="live-open" hidden></p>'  # page.js puts a button there
 DONE = (("the check below prints `right` down to its last line", "every check below holds"), ("the check passes", "every check holds"))
+FIRST, BUMP, BUMPED = "book/intro", "class Bump(", "misconception:Bump"
+LABEL = "Wrong version: runs, and is wrong"
+MENDED = ("        # wrong: the slope is -2 * x * y\n        return g * (-2 * x)", "        return g * (-2 * x) * torch.exp(-x * x)")
 CARD = re.compile(r"\A## (\w+)\n\n\*(.+?)\*\n")
 FINE = re.compile(r"<details><summary>Fine print</summary>.*?</details>", re.DOTALL)
 
@@ -88,6 +93,8 @@ def mark_cells(app: Sphinx, doctree: nodes.document) -> None:
 def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Move what only a reader who runs cells needs from a page into its script."""
     page_cells, _, page_tasks = tools(app)
+    if page == FIRST:
+        write_page(app, page, {"set": "", "cells": {BUMPED: bump(app)}})
     if page not in page_tasks.SETS or not context.get("body"):
         return
     found = TASKS.search(context["body"])
@@ -109,11 +116,44 @@ def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
         "tasks": found[1].strip(),
         "starts": {name: text for name, text in starts.items() if name in names},
     }
+    write_page(app, page, data)
+
+
+def script_of(data: object) -> str:
+    """Return data as a script may hold it."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+
+
+def write_page(app: Sphinx, page: str, data: dict[str, Any]) -> None:
+    """Write the script of a page."""
     folder = Path(app.outdir, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
-    name = page.rpartition("/")[2]
-    (folder / f"{name}.js").write_text(f"(window.livePages ??= {{}})[{json.dumps(page)}] = {text};\n", encoding="utf-8")
+    text = f"(window.livePages ??= {{}})[{json.dumps(page)}] = {script_of(data)};\n"
+    (folder / f"{page.rpartition('/')[2]}.js").write_text(text, encoding="utf-8")
+
+
+def mark_bump(app: Sphinx, doctree: nodes.document) -> None:
+    """Make of the first page's wrong version a cell that can be mended."""
+    if app.env.docname != FIRST:
+        return
+    for block in doctree.findall(nodes.literal_block):
+        if block.astext().startswith(BUMP) or f"\n{BUMP}" in block.astext():
+            inside = nodes.container("", block.deepcopy(), classes=["cell_input"])
+            label = nodes.paragraph("", LABEL, classes=["rank"])
+            block.replace_self(nodes.container("", label, inside, classes=["cell", "rank-wrong", "live", f"tag_{BUMPED}"]))
+            return
+    raise ExtensionError(f"{FIRST} has no block with {BUMP}")
+
+
+def bump(app: Sphinx) -> dict[str, Any]:
+    """Return the first page's one cell: the class that it shows, asked by the call that it shows."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", Path(app.srcdir, f"{FIRST}.md").read_text(encoding="utf-8"), re.S | re.M)
+    text = next(BUMP + block.partition(BUMP)[2].partition("\n\n\n")[0] for block in blocks if BUMP in block)
+    after = next(block for block in blocks if "gradcheck(Bump.apply, x)" in block)
+    after = f'{after}else:\n    print("\u2713 gradcheck passes: every factor is there.")\n'
+    right = text.replace(*MENDED)
+    assert right != text  # the page shows the wrong line
+    return {"text": text, "before": "import torch", "after": after, "solution": right}
 
 
 def state(root: Path) -> str:
@@ -134,17 +174,19 @@ def write_scripts(app: Sphinx, exception: Exception | None) -> None:
     _, page_python, page_tasks = tools(app)
     root, folder, stamp = Path(app.srcdir), Path(app.outdir, FOLDER), Path(app.doctreedir, "live.sha256")
     now = state(root)
-    files = ["live.js", "live.css", "python.js", *(f"tasks-{name}.js" for name in page_tasks.SETS.values())]
+    files = ["live.js", "live.css", "python.js", "coach.js", *(f"tasks-{name}.js" for name in page_tasks.SETS.values())]
     if stamp.exists() and stamp.read_text() == now and all((folder / name).exists() for name in files):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("live.js", "live.css"):
-        (folder / name).write_bytes((root / SOURCES / name).read_bytes())
+    for name in ("live.js", "live.css", SEAM):
+        target = folder / name if name != SEAM else folder.parent / "torch" / SEAM
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes((root / SOURCES / name).read_bytes())
     (folder / "python.js").write_text(page_python.bundle(), encoding="utf-8")
     coach = (root / "book/_page/coach.py").read_text(encoding="utf-8")
+    (folder / "coach.js").write_text(f"window.liveCoach = {script_of(coach)};\n", encoding="utf-8")
     for name in page_tasks.SETS.values():
-        data = json.dumps({"coach": coach, "tasks": page_tasks.exported(name)}, ensure_ascii=False).replace("</", "<\\/")
-        text = f"(window.liveTasks ??= {{}})[{json.dumps(name)}] = {data};\n"
+        text = f"(window.liveTasks ??= {{}})[{json.dumps(name)}] = {script_of(page_tasks.exported(name))};\n"
         (folder / f"tasks-{name}.js").write_text(text, encoding="utf-8")
     stamp.write_text(now)
 
@@ -153,6 +195,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Begin before a notebook is read; cut last, when the page is whole; write before the archives."""
     app.connect("source-read", add_tasks)
     app.connect("doctree-read", mark_cells, priority=650)
+    app.connect("doctree-read", mark_bump, priority=650)
     app.connect("html-page-context", take_out, priority=850)
     app.connect("build-finished", write_scripts, priority=700)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

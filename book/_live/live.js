@@ -1,10 +1,8 @@
 /* Cells that a reader writes and runs in the page. Loaded when the first one is opened, never before; see
  * book/_ext/course_live.py for the files beside it.
  *
- * What runs them is `window.pagePython`, the page's own small torch; or, where the host of a site has put one at
- * `_static/torch/page-torch.js`, `window.pageTorch`, with the same parts: name, start(), run(code, limit), put(path, text)
- * and stop(). `run` answers {printed, cut, error: {type, message, line} or null, fresh}; names stay from one call to the
- * next, and `fresh` says that they are gone.
+ * What runs them is `window.pagePython`, the page's own small torch; or `window.pageTorch`, where the host of a
+ * site has put one into `_static/torch/page-torch.js`, which says what its parts are.
  */
 "use strict";
 window.live = (() => {
@@ -58,19 +56,19 @@ window.live = (() => {
     await pageData();
     if (!runtime) {
       say("Loading Python, once for this page …");
-      try {
-        await script("torch/page-torch.js");
-      } catch {} // this site has none
+      await script("torch/page-torch.js"); // sets nothing, unless the host of this site has put another there
       if (!window.pageTorch) await script("live/python.js");
       runtime = window.pageTorch ?? window.pagePython;
       await runtime.start();
     }
     if (!prepared) {
-      await script(`live/tasks-${data.set}.js`);
-      const { coach, tasks } = window.liveTasks[data.set];
-      runtime.put("coach.py", coach);
-      runtime.put("tasks.json", tasks);
-      await step("import coach as _c\nif not _c.TASKS:\n    _c.load(open('/tasks.json').read())", 30000);
+      await script("live/coach.js");
+      runtime.put("coach.py", window.liveCoach);
+      if (data.set) {
+        await script(`live/tasks-${data.set}.js`);
+        runtime.put("tasks.json", window.liveTasks[data.set]);
+        await step("import coach as _c\nif not _c.TASKS:\n    _c.load(open('/tasks.json').read())", 30000);
+      }
       prepared = true;
     }
   }
@@ -154,6 +152,7 @@ window.live = (() => {
       }
       leaving = event.key === "Escape" || (leaving && ["Tab", "Shift"].includes(event.key));
     });
+    area.addEventListener("blur", () => (leaving = false));
     area.addEventListener("input", () => {
       marked = null;
       fit();
@@ -208,7 +207,7 @@ window.live = (() => {
   // ---------------------------------------------------------------- a cell
   // name: under which it is kept; text: as the book has it; parts: what runs before and after it, and a solution.
   function cell({ name, text, about, parts, reset }) {
-    let running = false;
+    let running = null; // what tells one run from the next
     const out = element("div", { class: "live-out", role: "status" });
     const edit = editor(kept(name) ?? text, about, () => go(), (value) => {
       if (!keep(name, value === text ? null : value)) note.textContent = "This browser keeps nothing: copy what you write.";
@@ -237,14 +236,14 @@ window.live = (() => {
     function halt() {
       runtime?.stop();
       prepared = false;
-      running = false;
+      running = null;
       runs.textContent = "Run";
       out.replaceChildren(element("p", {}, "Stopped."));
     }
 
     async function go() {
       if (running) return;
-      running = true;
+      const own = (running = {});
       runs.textContent = "Stop";
       edit.mark(null);
       const say = (words) => out.replaceChildren(element("p", { class: "live-waiting" }, words));
@@ -263,7 +262,7 @@ window.live = (() => {
         for (const [code, where, tell] of pieces) {
           if (!code) continue;
           const answer = await step(code);
-          if (!running) return; // it was stopped
+          if (running !== own) return; // it was stopped
           if (tell && answer.printed) shown.push(...said(answer.printed));
           if (answer.cut) shown.push(element("p", {}, "More was printed; the page shows the first 20,000 characters."));
           if (answer.error) {
@@ -278,8 +277,10 @@ window.live = (() => {
       } catch (problem) {
         out.replaceChildren(element("p", { class: "live-wrong" }, `The page's Python did not start: ${problem.message}. Reload the page, or run the notebook in Jupyter.`));
       } finally {
-        running = false;
-        runs.textContent = "Run";
+        if (running === own) {
+          running = null;
+          runs.textContent = "Run";
+        }
       }
     }
     return { node, go, edit };
@@ -289,22 +290,22 @@ window.live = (() => {
   const opened = new WeakMap();
   const named = (box) => [...box.classList].find((c) => /^tag_(turn|misconception):/.test(c)).slice(4);
 
-  function open(box) {
+  const solutionOf = (set, task) => JSON.parse(window.liveTasks[set]).find((each) => each.name === task)?.solution ?? "";
+
+  async function open(box) {
+    const { cells, set } = await pageData();
     if (opened.has(box)) return opened.get(box);
     const input = box.querySelector(":scope > .cell_input");
     const name = named(box);
     const wrong = name.startsWith("misconception");
     const block = input.querySelector("pre").cloneNode(true);
     for (const part of block.querySelectorAll("button")) part.remove();
-    const text = block.textContent.replace(/\n$/, "");
+    const text = cells[name].text ?? block.textContent.replace(/\n$/, "");
     const parts = async () => {
-      const { cells, set } = await pageData();
       const own = cells[name];
-      if (!wrong) return own;
+      if (own.solution) return own;
       await script(`live/tasks-${set}.js`);
-      const task = name.slice("misconception:".length).split(".")[0];
-      const right = JSON.parse(window.liveTasks[set].tasks).find((each) => each.name === task)?.solution ?? "";
-      return { ...own, solution: right };
+      return { ...own, solution: solutionOf(set, name.slice("misconception:".length).split(".")[0]) };
     };
     const about = wrong ? "A wrong version: mend it until the checks hold" : "Your turn: write here";
     const made = cell({ name, text, about, parts });
@@ -322,8 +323,8 @@ window.live = (() => {
       const name = task.dataset.task;
       const parts = async () => {
         await script(`live/tasks-${set}.js`);
-        const { solution } = JSON.parse(window.liveTasks[set].tasks).find((each) => each.name === name);
-        return { before: "import torch\nfrom torch.autograd import Function", after: `coach(${name})`, solution };
+        const before = "import torch\nimport torch.nn.functional as F\nfrom torch.autograd import Function";
+        return { before, after: `coach(${name})`, solution: solutionOf(set, name) };
       };
       const made = cell({ name: `task:${name}`, text: starts[name].trimEnd(), about: `Your ${name}: write here`, parts });
       const hints = task.querySelector("details:has(> summary)");
@@ -331,6 +332,7 @@ window.live = (() => {
       (last ?? hints ?? task.lastElementChild).before(made.node);
     }
     place.replaceWith(box);
+    for (const block of box.querySelectorAll("pre")) block.tabIndex = 0; // a long line is scrolled by keyboard, too
     return box;
   }
 

@@ -619,7 +619,7 @@ def judge(task, apply):
         elif mistake:
             told = told or (check["name"], found[0], mistake)
         text = task["mistakes"][mistake]["message"] if mistake else found[2]
-        following = task["next"]["named"] if mistake else task["next"].get(found[0], "")
+        following = "" if mistake else task["next"].get(found[0], "")
         said.append((check["name"], check["about"], "not yet", text, following, mistake or ""))
     return said
 

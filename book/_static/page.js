@@ -170,20 +170,20 @@
   }
 
   function goOn() {
-    const { last, read, answers } = recall();
-    if (!last && !read.length && !Object.keys(answers).length) return;
+    const { last, read, answers, cells } = recall();
+    if (!last && !read.length && !Object.keys(answers).length && !cells) return;
     const line = element("p", { class: "continue", tabindex: "-1" });
     if (last) {
       const to = element("a", { href: `${base}${last.page}.html#${last.place}` }, last.section);
       line.append(element("span", {}, "Continue at: ", to, " of ", element("em", {}, last.chapter)));
     }
-    const forget = element("button", { type: "button" }, "Forget what I have read and answered");
+    const forget = element("button", { type: "button" }, "Forget what I have read, answered and written");
     forget.addEventListener("click", () => {
       try {
         localStorage.removeItem(KEY);
       } catch {} // then nothing was remembered
       tick();
-      line.replaceChildren("This browser has forgotten what you read and answered here.");
+      line.replaceChildren("This browser has forgotten what you read, answered and wrote here.");
       line.focus(); // the button is gone
     });
     line.append(forget);
@@ -237,8 +237,8 @@
   for (const cell of article.querySelectorAll(".cell.live")) {
     const name = [...cell.classList].find((each) => /^tag_(turn|misconception):/.test(each)).slice(4);
     const word = name in written ? "Go on" : "Run";
-    const start = live(word, (own) => {
-      const made = window.live.open(cell);
+    const start = live(word, async (own) => {
+      const made = await window.live.open(cell);
       own.remove();
       made.edit.at("your turn");
       return made.go();

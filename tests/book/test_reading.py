@@ -263,7 +263,7 @@ def test_the_first_page_leads_on_and_forgets(visit: Visit, site: str) -> None:
     to_the_end(page)
     page.goto(f"{site}/book/intro.html")
     assert len(marked(page)) == 1
-    line.get_by_role("button", name="Forget what I have read and answered").click()
+    line.get_by_role("button", name="Forget what I have read, answered and written").click()
     assert line.evaluate("node => node === document.activeElement") and "forgotten" in line.inner_text()
     assert memory(page) == {} and marked(page) == []
     page.reload()
