@@ -1,8 +1,9 @@
 """The tasks as data for the coach in a page: the graders' cases, the right records, and what each known mistake does.
 
-``python -m tools.page_tasks SET`` prints the tasks of a set that the page can judge, as JSON. The cases are the graders'
-own, drawn from the coach's seed, as code; a record is what `book/_page/coach.py` observes, which runs here under torch and
-in the page under the page's torch. What the page cannot ask (narrow dtypes, helpers, memory) is left out, and said there.
+``python -m tools.page_tasks SET`` prints the tasks of a set that the page can judge, as JSON. The cases are the
+graders' own, drawn from the coach's seed, as code. A record is what `book/_page/coach.py` observes, which runs here
+under torch and in the page under the page's torch. What the page cannot ask (narrow dtypes, helpers, memory) is left
+out, and said there.
 """
 
 import importlib.util
@@ -13,7 +14,6 @@ import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ from graders.coach.session import SEED
 from graders.coach.source import written
 from graders.coach.trying import NEXT
 from graders.inside.records import Case
-from graders.judge.draw import BRAIN, HALF
 from graders.judge.looks import ordinary, parameters
 from graders.judge.script import literal
 from graders.judge.task import Check, Task
@@ -36,24 +35,28 @@ SETS = {  # of the chapters whose turns run in the page
     "book/05_clipped_relu": "clipped_relu",
     "book/07_logsumexp": "logsumexp",
 }
-TASKS = (  # what the page's torch is made for
-    "ReLU Square LeakyReLU Tanh Arctan Sigmoid Cube Step ScaleGradient Binarize GradientReversal HardTanh SymmetricClip MulConstant "
-    "ClippedReLU PACT LogSumExp1d SoftCrossEntropy"
-).split()
+TASKS = [  # what the page's torch is made for
+    *("ReLU", "Square", "LeakyReLU", "Tanh"),
+    *("Arctan", "Sigmoid", "Cube"),
+    *("Step", "ScaleGradient", "Binarize", "GradientReversal"),
+    *("HardTanh", "SymmetricClip", "MulConstant", "ClippedReLU", "PACT"),
+    *("LogSumExp1d", "SoftCrossEntropy"),
+]
 MOST = 40  # elements of a tensor that a case of the page has
 DTYPES = (torch.float64, torch.float32, torch.int64, torch.bool)
 LOOKS = {"second order": "second_order"}
+ELSEWHERE = ("code below", "ask the coach")  # what is said of the table that Jupyter shows
 UNSEEN = "float16 and bfloat16, what is kept in memory, and operations that the task forbids"
 EXACT, NEAR = 17, 10  # digits of the right numbers, and of a mistake's
 
 
 @cache
-def coach() -> ModuleType:
+def coach() -> Any:
     """Return ``book/_page/coach.py`` as a module over torch."""
     path = Path(__file__).parent.parent / "book" / "_page" / "coach.py"
     spec = importlib.util.spec_from_file_location("page_coach", path)
     assert spec and spec.loader  # it is a file of Python
-    module = importlib.util.module_from_spec(spec)
+    module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.GLOBAL |= {"torch": torch, "inf": math.inf, "nan": math.nan}
     return module
@@ -118,7 +121,7 @@ def check_of(task: Task, check: Check) -> dict[str, Any] | None:
     """Return a check as data; None where the page can ask none of its cases."""
     page = coach()
     asked = task._expected(check, SEED)[0]
-    cases = [made for case in asked if (made := case_of(case))]
+    cases = [data for case in asked if (data := case_of(case))]
     looks = looks_of(check)
     if not cases or not looks:
         return None
@@ -156,7 +159,7 @@ def data_of(task: Task) -> dict[str, Any]:
         "parameters": parameters(task.call),
         "checks": checks,
         "mistakes": {m.name: {"caught_by": m.caught_by, "message": m.message} for m in task.mistakes},
-        "next": {LOOKS.get(look, look): said for look, said in NEXT.items() if "code below" not in said and "ask the coach" not in said},
+        "next": {LOOKS.get(look, look): said for look, said in NEXT.items() if not any(w in said for w in ELSEWHERE)},
         "left": UNSEEN,
         "solution": solution_of(task),
     }

@@ -20,14 +20,19 @@ from sphinx.errors import ExtensionError
 FOLDER = "_static/live"
 SOURCES = "book/_live"
 SEAM = "page-torch.js"  # in _static/torch, to be replaced by who hosts the book
-MADE_OF = ("book/_page", "book/_live", "graders", "tools/page_tasks.py", "tools/page_python.py")  # what the scripts hold
+MADE_OF = ("book/_page", "book/_live", "graders", "tools/page_tasks.py", "tools/page_python.py")  # the scripts
 BEGIN, END = '<div class="live-tasks">', '<i class="live-tasks-end"></i>'
+BOX = '<div class="live-task"'
 TASKS = re.compile(rf"{BEGIN}(.*?){END}\s*</div>", re.DOTALL)
 OPEN = '<p class="live-open" hidden></p>'  # page.js puts a button there
-DONE = (("the check below prints `right` down to its last line", "every check below holds"), ("the check passes", "every check holds"))
+DONE = (
+    ("the check below prints `right` down to its last line", "every check below holds"),
+    ("the check passes", "every check holds"),
+)
 FIRST, BUMP, BUMPED = "book/intro", "class Bump(", "misconception:Bump"
 LABEL = "Wrong version: runs, and is wrong"
-MENDED = ("        # wrong: the slope is -2 * x * y\n        return g * (-2 * x)", "        return g * (-2 * x) * torch.exp(-x * x)")
+WRONG = "        # wrong: the slope is -2 * x * y\n        return g * (-2 * x)"
+MENDED = "        return g * (-2 * x) * torch.exp(-x * x)"
 CARD = re.compile(r"\A## (\w+)\n\n\*(.+?)\*\n")
 FINE = re.compile(r"<details><summary>Fine print</summary>.*?</details>", re.DOTALL)
 
@@ -59,10 +64,10 @@ def task_cells(path: Path, wanted: list[str]) -> list[nbformat.NotebookNode]:
         elif card and card[1] in wanted:
             for old, new in DONE:
                 text = text.replace(old, new)
-            made.append(f'<div class="live-task" data-task="{card[1]}">\n\n**{card[1]}** · *{card[2]}*\n\n{text[card.end() :].strip()}')
-        elif cell.id.endswith("-hints") and made[-1].startswith('<div class="live-task"'):
-            made[-1] += f"\n\n{text}\n\n</div>"
-    made = [part + "\n\n</div>" * (part.startswith('<div class="live-task"') and not part.endswith("</div>")) for part in made]
+            head = f'{BOX} data-task="{card[1]}">\n\n**{card[1]}** · *{card[2]}*'
+            made.append(f"{head}\n\n{text[card.end() :].strip()}\n\n</div>")
+        elif cell.id.endswith("-hints") and made[-1].startswith(BOX):
+            made[-1] = f"{made[-1].removesuffix('</div>')}{text}\n\n</div>"
     return [nbformat.v4.new_markdown_cell(part) for part in (*made, f"{END}</div>")]
 
 
@@ -72,7 +77,8 @@ def add_tasks(app: Sphinx, page: str, source: list[str]) -> None:
     if page not in page_tasks.SETS:
         return
     notebook = nbformat.reads(source[0], 4)
-    at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "markdown" and c.source.startswith("## Exercises"))
+    texts = [cell.source if cell.cell_type == "markdown" else "" for cell in notebook.cells]
+    at = next(i for i, text in enumerate(texts) if text.startswith("## Exercises"))
     notebook.cells[at + 1 : at + 1] = task_cells(exercises(app, page), page_tasks.TASKS)
     source[0] = nbformat.writes(notebook)
 
@@ -140,18 +146,20 @@ def mark_bump(app: Sphinx, doctree: nodes.document) -> None:
         if block.astext().startswith(BUMP) or f"\n{BUMP}" in block.astext():
             inside = nodes.container("", block.deepcopy(), classes=["cell_input"])
             label = nodes.paragraph("", LABEL, classes=["rank"])
-            block.replace_self(nodes.container("", label, inside, classes=["cell", "rank-wrong", "live", f"tag_{BUMPED}"]))
+            classes = ["cell", "rank-wrong", "live", f"tag_{BUMPED}"]
+            block.replace_self(nodes.container("", label, inside, classes=classes))
             return
     raise ExtensionError(f"{FIRST} has no block with {BUMP}")
 
 
 def bump(app: Sphinx) -> dict[str, Any]:
     """Return the first page's one cell: the class that it shows, asked by the call that it shows."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", Path(app.srcdir, f"{FIRST}.md").read_text(encoding="utf-8"), re.S | re.M)
+    source = Path(app.srcdir, f"{FIRST}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", source, re.DOTALL | re.MULTILINE)
     text = next(BUMP + block.partition(BUMP)[2].partition("\n\n\n")[0] for block in blocks if BUMP in block)
     after = next(block for block in blocks if "gradcheck(Bump.apply, x)" in block)
     after = f'{after}else:\n    print("\u2713 gradcheck passes: every factor is there.")\n'
-    right = text.replace(*MENDED)
+    right = text.replace(WRONG, MENDED)
     assert right != text  # the page shows the wrong line
     return {"text": text, "before": "import torch", "after": after, "solution": right}
 

@@ -185,6 +185,7 @@ window.live = (() => {
   }
 
   // ---------------------------------------------------------------- what is said
+  const HOLDS = /^(All \d+ checks hold|The check holds)\.$/;
   const KINDS = { "✓": "right", "✗": "wrong", "…": "waits" };
   function said(printed) {
     return printed.replace(/\n$/, "").split("\n").map((line) => {
@@ -205,8 +206,9 @@ window.live = (() => {
   }
 
   // ---------------------------------------------------------------- a cell
-  // name: under which it is kept; text: as the book has it; parts: what runs before and after it, and a solution.
-  function cell({ name, text, about, parts, reset }) {
+  // name: under which it is kept; text: as the book has it; parts: what runs before and after it, and a solution; asks:
+  // whether its solution is worth points.
+  function cell({ name, text, about, parts, asks = false }) {
     let running = null; // what tells one run from the next
     const out = element("div", { class: "live-out", role: "status" });
     const edit = editor(kept(name) ?? text, about, () => go(), (value) => {
@@ -215,7 +217,14 @@ window.live = (() => {
     const note = element("span", { class: "live-note" });
     const runs = button("Run", () => (running ? halt() : go()));
     runs.classList.add("live-run");
+    let passed = !asks; // a graded task's solution opens once it has passed, or when it is asked for twice
     const solution = button("Show a solution", async () => {
+      if (!passed) {
+        passed = true;
+        solution.textContent = "Not passed yet. Show it all the same";
+        return;
+      }
+      solution.textContent = "Show a solution";
       await pageData();
       const code = (await parts()).solution;
       const shown = element("details", { class: "live-solution", open: "" }, element("summary", {}, "A solution"), element("pre", {}, code));
@@ -227,7 +236,6 @@ window.live = (() => {
       edit.set(text);
       out.replaceChildren();
       node.querySelector(".live-solution")?.remove();
-      reset?.();
       edit.area.focus();
     });
     const bar = element("div", { class: "live-bar" }, runs, again, solution, note);
@@ -271,6 +279,7 @@ window.live = (() => {
             break;
           }
         }
+        if (shown.some((line) => HOLDS.test(line.textContent))) passed = true;
         if (!shown.length) shown.push(element("p", {}, "It ran, and printed nothing."));
         const seconds = ((performance.now() - began) / 1000).toFixed(1);
         out.replaceChildren(...shown, element("p", { class: "live-torch" }, `Ran in ${seconds} s, on ${runtime.name}.`));
@@ -326,7 +335,7 @@ window.live = (() => {
         const before = "import torch\nimport torch.nn.functional as F\nfrom torch.autograd import Function";
         return { before, after: `coach(${name})`, solution: solutionOf(set, name) };
       };
-      const made = cell({ name: `task:${name}`, text: starts[name].trimEnd(), about: `Your ${name}: write here`, parts });
+      const made = cell({ name: `task:${name}`, text: starts[name].trimEnd(), about: `Your ${name}: write here`, parts, asks: true });
       const hints = task.querySelector("details:has(> summary)");
       const last = [...task.querySelectorAll(":scope > details")].find((d) => d.querySelector("summary").textContent.startsWith("Hint"));
       (last ?? hints ?? task.lastElementChild).before(made.node);
