@@ -549,6 +549,87 @@ def functions() -> Iterator[str]:
     yield "class A(Function):\n    @staticmethod\n    def forward(ctx, x):\n        return len(ctx.saved_tensors)\nA.apply(I('a'))"
 
 
+CALLED = """class A(Function):
+    @staticmethod
+    def forward({parameters}):
+        return x * 2
+{setup}    @staticmethod
+    def backward(ctx, *g):
+        return (g[0] * len(ctx.needs_input_grad),) + (None,) * len(ctx.needs_input_grad[1:])
+"""
+SETUP = """    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.given = inputs
+"""
+
+
+def named() -> Iterator[str]:
+    """Yield cases of apply with named arguments, and with arguments left out."""
+    ways = (
+        "x", "x, k=3.0", "x, 3.0", "k=3.0, x=x", "x=x", "x, m=4", "x, m=4, k=2", "m=1, x=x", "x, 1, 2", "x, 1, 2, 3", "x, 1, 2, 3, 4", "", "k=1", "x, 1, k=2",
+        "x, x=3", "x, zork=1", "x, 1, 2, m=3", "x, z=1", "x, k=2, z=1", "x, ctx=3", "x, 1, 2, z=4", "x, k=I('b')", "k=I('b'), x=x", "x, None", "x, k=None",
+    )  # fmt: skip
+    signatures = (
+        "x", "x, k", "x, k=2.0", "x, k=2.0, m=None", "x, k, m=(1, 2)", "x, k=2.0, *, z=1.0", "x, *, z", "x, *rest", "x, *rest, k=2.0", "x, k=1, *rest, **more",
+        "x, k, **more", "x, /, k=2.0", "x, /, k, *, m=3", "x: float, k: float = 2.0, m: 'int' = 3", "x, k='a=b, c', m={'a': [1, 2]}", "x, k=(lambda a, b=2: a), m=-1",
+        "x,\n            k=2.0,  # with, a comment = 3\n            m=[\n                1, 2],\n",
+    )  # fmt: skip
+    for signature in signatures:
+        for first, setup in (("", SETUP), ("ctx, ", "")):
+            head = CALLED.format(parameters=first + signature, setup=setup)
+            for way in ways:
+                yield head + f"x = I('a')\ny = A.apply({way})\n[y, grad(y, x, V(y))]"
+            if setup and "lambda" not in signature and "{" not in signature:
+                yield (
+                    head.replace("ctx.given = inputs", "ctx.given = inputs[1:]")
+                    + "x = I('a')\nA.apply(x, 1).grad_fn.given"
+                )
+                yield (
+                    head.replace("ctx.given = inputs", "ctx.given = inputs[1:]")
+                    + "x = I('a')\nA.apply(x).grad_fn.given"
+                )
+            yield head + "class B(A):\n    pass\nx = I('a')\ny = B.apply(x, k=1)\n[y, y.grad_fn.name()]"
+    for setup in (SETUP, ""):
+        head = CALLED.format(parameters="x, k" if setup else "ctx, x, k", setup=setup)
+        again = head.replace("x, k", "x, m=2").replace("A(", "B(")
+        yield head + again + "x = I('a')\nA.apply(x, k=1)"
+        yield head + again + "x = I('a')\nB.apply(x, m=1)"
+        yield head + again + "x = I('a')\nB.apply(x, k=1)"
+        yield head + again.replace("class B", "C = A\nclass A") + "x = I('a')\n[C.apply(x, k=1), A.apply(x, m=1)]"
+        yield head + again.replace("B(Function)", "B(A)") + "x = I('a')\nB.apply(x)"
+        yield "K = 3.0\n" + head.replace("x, k", "x, k=K * 2") + "K = 1.0\nx = I('a')\nA.apply(x).sum()"
+        yield "K = 3.0\n" + head.replace("x, k", "x, k=K * 2") + "K = 1.0\nx = I('a')\nA.apply(x, k=1).sum()"
+        yield (
+            head.replace("def forward", "@staticmethod\n    def forward") + "x = I('a')\nA.apply(x, k=1)"
+            if False
+            else head + "A.apply(k=2, x=3)"
+        )
+        yield (
+            head.replace("    @staticmethod\n    def forward", "    @staticmethod  # here\n\n    def forward")
+            + "A.apply(I('a'), k=3)"
+        )
+        first, f = ("", "f") if setup else ("ctx, ", "h")
+        yield (
+            f"def {f}({first}x, k=2.0):\n    return x * k\n"
+            + head.replace(f"def forward({first}x, k)", "def zork(x)")
+            + f"A.forward = staticmethod({f})\nA.apply(I('a'), k=3)"
+        )
+        yield (
+            f"def {f}({first}x, k=2.0):\n    return x * k\n"
+            + head.replace(f"def forward({first}x, k)", "def zork(x)")
+            + f"A.forward = staticmethod({f})\nA.apply(I('a'))"
+        )
+    for setup in (SETUP, ""):
+        head = CALLED.format(parameters="x, k=2.0" if setup else "ctx, x, k=2.0", setup=setup)
+        for end in (
+            "gradcheck(A.apply, (I('a'), 2.5))",
+            "G(lambda x: A.apply(x, k=3), I('m'))",
+            "with torch.no_grad():\n    y = A.apply(X('a'), k=3)\ny",
+            "G(lambda x: A.apply(x=x), I('s'))",
+        ):
+            yield head + end
+
+
 def engine() -> Iterator[str]:
     """Yield cases of backward, grad, modes and in-place changes."""
     yield from (
@@ -621,6 +702,7 @@ def cases() -> list[str]:
         made(),
         printed(),
         functions(),
+        named(),
         engine(),
         chains(400),
     ):

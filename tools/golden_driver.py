@@ -9,6 +9,18 @@ from torch import nn
 from torch.autograd import Function, grad, gradcheck, gradgradcheck
 from torch.autograd.function import once_differentiable
 
+GIVEN = {}
+if torch.__version__ == "page":
+    import cell
+
+    GIVEN = cell.GIVEN
+
+
+def prepared(code):
+    """Return the code of a case as the page runs it."""
+    return cell.prepare(code) if GIVEN else code
+
+
 inf, nan = torch.inf, torch.nan
 SHORT = {"torch.float64": "d", "torch.float32": "f", "torch.int64": "i", "torch.bool": "b"}
 TABLE = {
@@ -127,8 +139,10 @@ def ask(code):
         "gradgradcheck": gradgradcheck, "once_differentiable": once_differentiable, "I": I, "X": X, "G": G, "V": V,
         "inf": inf, "nan": nan,
     }  # fmt: skip
+    names.update(GIVEN)
     lines = code.rstrip().split("\n")
     try:
+        lines = prepared(code.rstrip()).split("\n")
         if len(lines) > 1:
             exec("\n".join(lines[:-1]) + "\n", names)
         return said(eval(lines[-1], names))

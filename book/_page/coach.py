@@ -11,7 +11,9 @@ import torch
 
 NEAR = {"d": (1e-7, 1e-7), "f": (1e-4, 1e-5)}  # relative, absolute: as the graders compare
 LETTERS = ((torch.float64, "d"), (torch.float32, "f"), (torch.int64, "i"), (torch.bool, "b"))
-FAILURE, KIND, OUTPUTS, DIFFERENTIABLE, OWN, GRADS, SECOND, CHANGED, SIBLING, SHARED, BETWEEN, TWICE, OVERWRITTEN = range(13)
+FAILURE, KIND, OUTPUTS, DIFFERENTIABLE, OWN, GRADS, SECOND, CHANGED, SIBLING, SHARED, BETWEEN, TWICE, OVERWRITTEN = (
+    range(13)
+)
 NUMBERS = (FAILURE, KIND, OUTPUTS, DIFFERENTIABLE, OWN, GRADS, SECOND)
 FIRST = NUMBERS[:-1]  # a wrong gradient's own derivative may be any
 SYMPTOMS = {"untouched": (CHANGED, SIBLING, SHARED), "stateless": (BETWEEN, TWICE), "guarded": (OVERWRITTEN,)}
@@ -366,7 +368,9 @@ def _around(task, case, shape, i, upstream):
 
 def _differ(task, case, what, mine, right, upstream):
     if mine[1] != right[1]:
-        return "The " + what + " has the shape " + str(tuple(mine[1])) + ", and should have " + str(tuple(right[1])) + "."
+        return (
+            "The " + what + " has the shape " + str(tuple(mine[1])) + ", and should have " + str(tuple(right[1])) + "."
+        )
     at = _wrong_at(mine, right)
     if at is None:
         return None
@@ -375,13 +379,25 @@ def _differ(task, case, what, mine, right, upstream):
     a, b = _number(mine[2][at]), _number(right[2][at])
     if a == b:
         a, b = repr(mine[2][at]), repr(right[2][at])
-    return "Wrong " + what + said + _around(task, case, right[1], at, upstream) + ": yours is " + a + ", right is " + b + "."
+    return (
+        "Wrong "
+        + what
+        + said
+        + _around(task, case, right[1], at, upstream)
+        + ": yours is "
+        + a
+        + ", right is "
+        + b
+        + "."
+    )
 
 
 def _grads(task, case, what, mine, right, none_is_zero=False):
     if right is None:
         return None
-    names = [name for name, required in zip(task["parameters"], case["requires"]) if required] + ["the upstream gradient"]
+    names = [name for name, required in zip(task["parameters"], case["requires"]) if required] + [
+        "the upstream gradient"
+    ]
     for name, a, b in zip(names, mine or [None] * len(right), right):
         if b is None and a is None:
             continue
@@ -427,12 +443,18 @@ DTYPES = {"d": "float64", "f": "float32", "i": "int64", "b": "bool"}
 def _dtype(task, case, mine, right):
     a, b = mine[OUTPUTS], right[OUTPUTS]
     if a and b and a[0] != b[0]:
-        return "Your output is " + DTYPES.get(a[0], a[0]) + " where " + DTYPES.get(b[0], b[0]) + " is wanted, the dtype of the input."
+        return (
+            "Your output is "
+            + DTYPES.get(a[0], a[0])
+            + " where "
+            + DTYPES.get(b[0], b[0])
+            + " is wanted, the dtype of the input."
+        )
 
 
 def _precise(task, case, mine, right):
     """Look whether nearly right float64 numbers have the digits of float32 alone."""
-    for a, b in ([(mine[OUTPUTS], right[OUTPUTS])] + [(a, b) for a, b in zip(mine[GRADS] or [], right[GRADS] or [])]):
+    for a, b in [(mine[OUTPUTS], right[OUTPUTS])] + [(a, b) for a, b in zip(mine[GRADS] or [], right[GRADS] or [])]:
         if not a or not b or a[0] != "d" or b[0] != "d" or a[1] != b[1]:
             continue
         far = False
@@ -511,7 +533,9 @@ def _guarded(task, case, mine, right):
         if grads is not None and _grads(task, case, "gradient", grads, right[GRADS]):
             name = task["parameters"][at] if at < len(case["args"]) else "the output"
             return (
-                "You keep " + name + " where torch does not watch it: when it is changed in place before backward, the gradient is "
+                "You keep "
+                + name
+                + " where torch does not watch it: when it is changed in place before backward, the gradient is "
                 "silently wrong. Use ctx.save_for_backward."
             )
 
@@ -612,7 +636,9 @@ def judge(task, apply):
             continue
         mistake = recognise(task, check, found, seen, apply)
         if told and (told[2] == mistake or not mistake or task["mistakes"][mistake]["caught_by"] == told[0]):
-            said.append((check["name"], check["about"], "waits", "It waits for " + told[0].replace("_", " ") + ".", "", ""))
+            said.append(
+                (check["name"], check["about"], "waits", "It waits for " + told[0].replace("_", " ") + ".", "", "")
+            )
             continue
         if mistake is None and told is None:
             told = (check["name"], found[0], None)

@@ -26,7 +26,9 @@ class _Plain(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
-        node.decorator_list = [d for d in node.decorator_list if ast.unparse(d) in ("staticmethod", "classmethod", "once_differentiable")]
+        node.decorator_list = [
+            d for d in node.decorator_list if ast.unparse(d) in ("staticmethod", "classmethod", "once_differentiable")
+        ]
         return self._body(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -81,9 +83,14 @@ class Paster:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Lambda) and f.__name__ == "<lambda>" and node.lineno == line:
                 code = f"{name} = {ast.unparse(node)}"
-            elif isinstance(node, ast.FunctionDef) and node.name == f.__name__ and line in (
-                node.lineno,
-                *(d.lineno for d in node.decorator_list),
+            elif (
+                isinstance(node, ast.FunctionDef)
+                and node.name == f.__name__
+                and line
+                in (
+                    node.lineno,
+                    *(d.lineno for d in node.decorator_list),
+                )
             ):
                 node.name = name
                 code = ast.unparse(node)
@@ -102,7 +109,12 @@ class Paster:
     def code(self) -> str:
         """Return all that was written."""
         above = [plain(part) for part in self.writer.above]
-        imports = ["import torch", "from torch import Tensor", "from torch.autograd.function import once_differentiable", *self.writer.imports]
+        imports = [
+            "import torch",
+            "from torch import Tensor",
+            "from torch.autograd.function import once_differentiable",
+            *self.writer.imports,
+        ]
         tools = [_of_wrong(name) for name in TOOLS]
         return "\n\n".join(["\n".join(dict.fromkeys(imports)), OWN, *tools, *above, *self.parts])
 
@@ -133,7 +145,11 @@ def pasted(task: Task, mistake: Mistake) -> str:
 
 def _defined(cls: type) -> bool:
     module = inspect.getmodule(cls)
-    return isinstance(module, ModuleType) and getattr(module, cls.__name__, None) is not None and cls.__module__ != wrong_module.__name__
+    return (
+        isinstance(module, ModuleType)
+        and getattr(module, cls.__name__, None) is not None
+        and cls.__module__ != wrong_module.__name__
+    )
 
 
 def _is_habit(cls: type, mistake: Mistake) -> bool:

@@ -1,5 +1,7 @@
 """Custom Functions: forward, what it keeps, and the backward that the engine calls."""
 
+import sys
+
 from ._base import fail, refuse
 from ._ops import alias, zeros_like
 from ._tensor import Mode, Node, Saved, Tensor, edge, make
@@ -177,11 +179,162 @@ def once_differentiable(f):
     return once
 
 
+# ------------------------------------------------------------------------------------------------ with what forward is called
+
+MICRO = sys.implementation.name == "micropython"
+_kept = {}  # by the id of a function: itself, its title, and its parameters as (name, kind, whether it has a default, that)
+_noted = {}  # by a function's name, where nothing better is known: its title and parameters; None where there were several
+
+
+def keep(f, title, parameters):
+    """Note the parameters of a function: MicroPython forgets their names."""
+    _kept[id(f)] = (f, title, parameters)
+
+
+def note(name, title, parameters):
+    """Note the parameters of the functions of a name, each as (name, kind, source of its default or None)."""
+    found = (title, parameters)
+    _noted[name] = found if _noted.get(name, found) == found else None
+
+
+def _parameters(f):
+    """Return the title of a function and its parameters; None where nobody knows them."""
+    if id(f) in _kept:
+        return _kept[id(f)][1:]
+    if not MICRO:
+        return _inspected(f)
+    found = _noted.get(getattr(f, "__name__", None))
+    if found is None:
+        return None
+    out = []
+    for name, kind, default in found[1]:
+        if default is None:
+            out.append((name, kind, False, None))
+            continue
+        try:
+            out.append((name, kind, True, eval(default, {})))
+        except Exception:  # it needs names
+            return None
+    return found[0], out
+
+
+def _inspected(f):
+    import inspect
+
+    kinds = {
+        "POSITIONAL_ONLY": "/",
+        "POSITIONAL_OR_KEYWORD": "",
+        "VAR_POSITIONAL": "*",
+        "KEYWORD_ONLY": "k",
+        "VAR_KEYWORD": "**",
+    }
+    try:
+        found = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return getattr(f, "__qualname__", ""), [
+        (p.name, kinds[p.kind.name], p.default is not p.empty, p.default) for p in found
+    ]
+
+
+def _wrong(text):
+    fail(TypeError, text)
+
+
+def _one_of(names):
+    """Return the first of names that cannot be, in the order in which they were given, which MicroPython forgets."""
+    if MICRO and len(names) > 1:
+        refuse("apply with several named arguments that are wrong")
+    return names[0]
+
+
+def _bound(known, args, kwargs):
+    """Return the arguments by position, as inspect.signature binds them, defaults filled in."""
+    left = dict(kwargs)
+    given = list(args)
+    out = []
+    named = False  # whether the arguments by position are used up
+    any_name = False
+    only_named = []
+    for name, kind, has, default in known:
+        if kind == "**":
+            any_name = True
+        elif kind == "*":
+            out += given
+            given = []
+            named = True
+        elif given and not named:
+            if kind == "k":
+                _wrong("too many positional arguments")
+            if name in left and kind != "/":
+                _wrong("multiple values for argument " + repr(name))
+            out.append(given.pop(0))
+        elif name in left and kind == "/":
+            _wrong(repr(name) + " parameter is positional only, but was passed as a keyword")
+        elif name not in left and not has:
+            _wrong("missing a required argument: " + repr(name))
+        elif kind == "k":
+            only_named.append(name)
+            left.pop(name, None)
+        elif name in left:
+            out.append(left.pop(name))
+        else:
+            out.append(default)
+    if given:
+        _wrong("too many positional arguments")
+    if left and not any_name:
+        _wrong("got an unexpected keyword argument " + repr(_one_of(list(left))))
+    if only_named or left:  # what is only named, torch cannot pass on
+        _unexpected(only_named[0] if only_named else _one_of(list(left)))
+    return out
+
+
+def _unexpected(name):
+    _wrong("forward() got an unexpected keyword argument '" + name + "'")
+
+
+def _placed(known, args, kwargs):
+    """Return the arguments of a forward that takes ctx by position, as torch places those that were named."""
+    names = [name for name, kind, _, _ in known if kind in ("", "/")][1:]
+    wrong = [name for name in kwargs if name not in names or names.index(name) < len(args)]
+    if wrong:
+        name = _one_of(wrong)
+        if name in names:
+            _wrong("forward() got multiple values for argument '" + name + "'")
+        _unexpected(name)
+    out = list(args)
+    for i in range(len(args), max([names.index(name) for name in kwargs]) + 1):
+        if names[i] not in kwargs:
+            _wrong("forward() missing required argument: '" + names[i] + "' (position " + str(i) + ")")
+        out.append(kwargs[names[i]])
+    return out
+
+
+def _counted(title, known, n):
+    """Raise what Python says of a call with another number of arguments than there are parameters; n counts ctx."""
+    names = [(name, has) for name, kind, has, _ in known if kind in ("", "/")]
+    most = len(names)
+    least = len([name for name, has in names if not has])
+    if n > most and not any([kind == "*" for _, kind, _, _ in known]):
+        takes = str(most) if least == most else "from " + str(least) + " to " + str(most)
+        takes += " positional argument" + ("" if most == 1 else "s")
+        _wrong(title + "() takes " + takes + " but " + str(n) + (" was" if n == 1 else " were") + " given")
+    _missing(title, "positional", [name for name, has in names[n:] if not has])
+    _missing(title, "keyword-only", [name for name, kind, has, _ in known if kind == "k" and not has])
+
+
+def _missing(title, what, names):
+    if names:
+        said = [repr(name) for name in names]
+        text = said[0] if len(said) == 1 else " and ".join(said)
+        if len(said) > 2:
+            text = ", ".join(said[:-1]) + ", and " + said[-1]
+        text = str(len(said)) + " required " + what + " argument" + ("s" if len(said) > 1 else "") + ": " + text
+        _wrong(title + "() missing " + text)
+
+
 def _takes(f):
     """Return how many positional arguments f takes; None where it takes any number, or where nobody can say."""
-    code = getattr(f, "__code__", None)
-    if hasattr(code, "co_argcount"):
-        return None if code.co_flags & 4 else code.co_argcount
     try:
         f(*([None] * 60), **{"no such argument": 1})
     except TypeError as error:
@@ -232,12 +385,21 @@ class Function:
             if getattr(cls, name, None):
                 refuse("a Function with " + name)
         apart = cls.setup_context is not Function.setup_context
-        if kwargs:
-            refuse("apply with a named argument")
-        if apart:
-            takes = _takes(cls.forward)
-            if takes is not None and takes > len(args):
-                refuse("apply with an argument left out")
+        known = _parameters(cls.forward)
+        if known is None:
+            if kwargs:
+                refuse("apply with a named argument, of a forward whose parameters are not known")
+            if apart:
+                takes = _takes(cls.forward)
+                if takes is not None and takes > len(args):
+                    refuse("apply with an argument left out, of a forward whose parameters are not known")
+        elif apart:
+            args = _bound(known[1], args, kwargs)
+        else:
+            if kwargs:
+                args = _placed(known[1], args, kwargs)
+            if known[0]:
+                _counted(known[0], known[1], len(args) + 1)
         ctx = _node_of(cls)
         inputs = [a if isinstance(a, Tensor) else None for a in args]
         ctx._tensors = [t is not None for t in inputs]
