@@ -549,6 +549,145 @@ def functions() -> Iterator[str]:
     yield "class A(Function):\n    @staticmethod\n    def forward(ctx, x):\n        return len(ctx.saved_tensors)\nA.apply(I('a'))"
 
 
+def single_masks() -> Iterator[str]:
+    """Yield cases of indexing with one bool."""
+    for key in ("x <= 0", "x > 0", "True", "False", "torch.tensor(True)", "torch.tensor(False)", "None, True", "..., True", "X('s') > 0", "True, None", "x != x",
+                "(X('s') > 0,)", "torch.tensor(True), 0", ":, torch.tensor(True)", "torch.tensor(False), 1:",
+                "torch.tensor(True)[None]", "torch.tensor([])"):  # fmt: skip
+        for what in ("'s', 'd'", "'s', 'f'", "'a', 'd'", "'e', 'd'"):
+            if "x" in key and "'s'" not in what:
+                continue
+            yield f"G(lambda x: x[{key}], I({what}))"
+            yield f"x = I({what}, False)\n[x[{key}].shape, x[{key}]]"
+            for value in (
+                "0",
+                "1.5",
+                "True",
+                "I('s')",
+                "X('s')",
+                "X('u')",
+                "X('a')",
+                "X('e')",
+                "torch.ones(1, 1, dtype=torch.float64)",
+                "x * 2",
+            ):
+                if value in ("X('u')", "True", "X('e')") and "'s', 'd'" not in what:
+                    continue
+                if value in ("1.5", "x * 2", "X('a')") and "', 'f'" in what:
+                    continue
+                yield f"x = I({what}, False)\nx[{key}] = {value}\n[x, x._version, x.requires_grad]"
+                yield f"w = I({what})\nx = w * 1\nx[{key}] = {value}\n[x, x._version, grad(x, w, V(x)), x.grad_fn.name()]"
+            yield f"x = I({what})\nx[{key}] = 0\nx"
+            yield f"x = I({what})\nwith torch.no_grad():\n    x[{key}] = 0\n[x, x._version]"
+        yield f"x = X('s')\nx[{key}].grad_fn is None"
+        yield f"x = I('s')\nx[{key}].grad_fn.name()"
+    yield "x = X('s')\ny = x[torch.tensor(True)]\ny[0] = 5\n[x, y]"
+    yield "x = X('s')\ny = x[True]\ny[0] = 5\n[x, y]"
+    for value in ("X('a')", "X('s')", "X('a')[:2]", "I('k')", "torch.tensor(3)", "X('a')[x > 0]"):
+        yield f"x = I('a', 'f', False)\nx[x > 0] = {value}\nx"
+        yield f"x = I('a', 'f', False)\nx[torch.tensor([1, 0])] = {value}\nx"
+        yield f"x = I('a', 'f', False)\nx[1:4] = {value}\nx"
+    yield "I('k')[True]"
+    yield "x = I('k')\nx[torch.tensor(True)] = 7\nx"
+    yield "x = I('B')\nx[torch.tensor(True)] = False\nx"
+    for forward in ("y = x * 1; y[y <= 0] = 0; return y", "y = x.clone(); y[x > 0] = 2; return y"):
+        head = HEAD.format(
+            more="",
+            forward="ctx.save_for_backward(x); " + forward,
+            g="g",
+            backward="(x,) = ctx.saved_tensors; g = g.clone(); g[x <= 0] = 0; return g",
+        )
+        for what in ("'s'", "'a'", "'m', 'f'", "'e'"):
+            yield head + f"G(A.apply, I({what}))"
+            yield head.replace("g = g.clone(); ", "") + f"x = I({what})\nv = V(x)\n[grad(A.apply(x), x, v), v]"
+            yield (
+                head.replace("g = g.clone(); ", "") + f"x = I({what})\nv = V(x)\ny = A.apply(x)\n[grad(y + x, x, v), v]"
+            )
+
+
+VIEWS = ("x[1:]", "x.t()", "x.T", "x.view(-1)", "x.view(3, 2)", "x.reshape(-1)", "x.expand(2, 3)", "x.expand(2, 2, 3)", "x[0]", "x[None]", "x[:, ::2]", "x.unsqueeze(0)",
+         "x.permute(1, 0)", "x.transpose(0, 1)[1:]", "x.squeeze()", "x.view_as(x)", "x.unbind()[1]", "x.split(1)[1]", "x[...]", "x.detach()", "x.detach()[0]", "x.T.reshape(-1)",
+         "x.flatten()", "x.contiguous()", "x.clone()", "x[x > 0]")  # fmt: skip
+WRITES = (
+    "v.mul_(2)",
+    "v.add_(1)",
+    "v.zero_()",
+    "v.copy_(v * 3)",
+    "v[0] = 7",
+    "v[v > 0] = 0",
+    "x.mul_(2)",
+    "x[0] = 3",
+    "v.fill_(2)",
+    "v.clamp_(min=0)",
+    "v.neg_()",
+    "v += 1",
+)
+AFTER = (
+    "[x, v, x._version, v._version, x.requires_grad, v.requires_grad]", "v.grad_fn is None", "v.grad_fn.name()", "v.is_leaf", "str(v)", "str(x)", "v * 2", "(v * 2).requires_grad",
+    "grad(v.sum(), x)", "grad((v * v).sum(), x)", "v.add_(1)", "[v.detach(), v.clone().detach()]", "z = (x * 3).sum()\ngrad(z, x)", "with torch.no_grad():\n    y = v * 2\ny",
+    "v.sum().backward()\nx.grad", "v.requires_grad_()\nv.requires_grad", "[v.shape, v.T]", "grad((v[..., 0] * 2).sum(), x)", "grad((v.view(-1) * 2).sum(), x)",
+)  # fmt: skip
+
+
+def views() -> Iterator[str]:
+    """Yield cases of views that are written in place: without gradients, and where they are wanted."""
+    draw = random.Random(4)
+    for view in VIEWS:
+        for write in WRITES:
+            for start in ("x = I('m')", "x = X('m')", "x = I('m') * 1", "x = I('m', 'f')"):
+                for code in (
+                    f"v = {view}\nwith torch.no_grad():\n    {write}\n",
+                    f"with torch.no_grad():\n    v = {view}\n    {write}\n",
+                    f"with torch.no_grad():\n    v = {view}\n{write}\n",
+                    f"v = {view}\n{write}\n",
+                    f"v = {view}\nz = v * v\nwith torch.no_grad():\n    {write}\n",
+                ):
+                    if draw.random() < 0.12:
+                        code = start + "\n" + code
+                        yield code + (
+                            draw.choice(AFTER) if "z = v" not in code or draw.random() < 0.3 else "grad(z.sum(), x)"
+                        )
+    for view in VIEWS:
+        for after in AFTER:
+            yield f"x = I('m')\nwith torch.no_grad():\n    v = {view}\n{after}"
+            if draw.random() < 0.3:
+                yield f"x = I('m') * 1\nwith torch.no_grad():\n    v = {view}\n{after}"
+    for forward in (
+        "return x", "return x.view_as(x)", "return x.view(-1)", "y = x.view(-1); y.mul_(2); return y", "x.mul_(2); return x", "x.view(-1).mul_(2); return x.clone()", "return x.t()",
+        "y = x.view(-1); y[0] = 5; return y.view_as(x)", "y = x.t(); y.mul_(2); return y.t()", "return x.expand(2, *x.shape)", "return x[:1]", "x[0] = 1; return x * 2", "return x.detach()",
+        "y = x.view(-1); x.mul_(2); return y", "y = x * 1; y.t().mul_(2); return y", "y = x * 1; y[0].add_(1); return y", "return x.reshape(-1)", "return x.unbind()[0]", "return (x * 2).view(-1)",
+    ):  # fmt: skip
+        head = HEAD.format(
+            more="",
+            forward=forward,
+            g="g",
+            backward="return g.expand(2, 3) * 3 if g.dim() < 2 and g.numel() < 6 else (g.reshape(-1)[:6] * 3).reshape(2, 3)",
+        )
+        for start in ("x = I('m')", "x = X('m')", "x = I('m') * 1"):
+            for middle in (
+                "y = A.apply(x)", "y = A.apply(x)\nwith torch.no_grad():\n    y.mul_(2)", "y = A.apply(x)\nwith torch.no_grad():\n    x.mul_(2)", "with torch.no_grad():\n    y = A.apply(x)",
+                "with torch.no_grad():\n    y = A.apply(x)\n    y.mul_(2)", "y = A.apply(x)\ny.mul_(2)", "with torch.no_grad():\n    y = A.apply(x)\ny.mul_(2)",
+                "y = A.apply(x)\nz = y * y\nwith torch.no_grad():\n    y.mul_(2)\ngrad(z.sum(), x)", "y = A.apply(x)[0]\ny.mul_(2)", "y = A.apply(x)[0]\nwith torch.no_grad():\n    y.mul_(2)",
+            ):  # fmt: skip
+                for after in (
+                    "[x, y, x._version, y._version, x.requires_grad, y.requires_grad]",
+                    "y.grad_fn is None",
+                    "y.is_leaf",
+                    "str(y)",
+                    "grad(y, x, V(y))",
+                ):
+                    if draw.random() < 0.2:
+                        yield head + start + "\n" + middle + "\n" + after
+    yield "x = X('a')\nv = x[1:]\nx.requires_grad_()\n[v.requires_grad, v.is_leaf]"
+    yield "x = X('a')\nv = x[1:]\nx.requires_grad_()\n(v * 2).requires_grad"
+    yield "x = X('a')\nv = x[1:]\nv.requires_grad_()\nv.mul_(2)"
+    yield "x = X('a')\nv = x[1:]\nv.requires_grad_()\nwith torch.no_grad():\n    v.mul_(2)\n(v * v).sum().backward()\n[x, v.grad, x.grad]"
+    yield "x = X('s')\ny = x.expand(3)\nwith torch.no_grad():\n    y.mul_(2)\nx"
+    for what in ("I('m')", "X('m')", "I('m') * 1"):
+        for write in ("v.fill_(2)", "v.zero_()", "v.add_(1)"):
+            yield f"x = {what}\nv = x.expand(2, 2, 3)\nwith torch.no_grad():\n    {write}\n[x, v]"
+
+
 CALLED = """class A(Function):
     @staticmethod
     def forward({parameters}):
@@ -703,6 +842,8 @@ def cases() -> list[str]:
         printed(),
         functions(),
         named(),
+        single_masks(),
+        views(),
         engine(),
         chains(400),
     ):

@@ -97,18 +97,22 @@ def run(outputs, grads, keep, create, targets):
     """Run the graph; return the gradients of the targets, where there are some."""
     roots = []
     for i, t in enumerate(outputs):
-        if not t.requires_grad:
+        to = edge(t) if t.requires_grad else None
+        if to is None:
             fail(
                 RuntimeError,
                 "element " + str(i) + " of tensors does not require grad and does not have a grad_fn",
             )
-        roots.append(edge(t))
+        roots.append(to)
     wanted = {}
     if targets is not None:
         for i, t in enumerate(targets):
             if not t.requires_grad:
                 fail(RuntimeError, "One of the differentiated Tensors does not require grad")
-            node, nr = edge(t)
+            to = edge(t)
+            if to is None:
+                refuse("a gradient by a view made without gradients")
+            node, nr = to
             wanted.setdefault(id(node), {}).setdefault(nr, []).append(i)
     waits = {}
     nodes = {}

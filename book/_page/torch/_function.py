@@ -346,6 +346,11 @@ def _takes(f):
     return None
 
 
+def _way(t):
+    to = edge(t)
+    return None if to is None else (to, t._shape, t.dtype)
+
+
 _nodes = {}
 
 
@@ -407,7 +412,7 @@ class Function:
         active = Mode.enabled and any(ctx.needs_input_grad)
         was = Mode.enabled
         if active:
-            ctx._edges = [(edge(t), t._shape, t.dtype) if t is not None and t.requires_grad else None for t in inputs]
+            ctx._edges = [_way(t) if t is not None and t.requires_grad else None for t in inputs]
         Mode.enabled = False
         try:
             if apart:
@@ -423,7 +428,7 @@ class Function:
         outputs = [result] if single else list(result)
         ctx._outputs = len(outputs)
         _check(ctx, outputs)
-        final = [_wrap(ctx, cls, t, i, inputs, active) if isinstance(t, Tensor) else t for i, t in enumerate(outputs)]
+        final = [_wrap(ctx, t, i, inputs, active) if isinstance(t, Tensor) else t for i, t in enumerate(outputs)]
         ctx._shapes = [(t._shape, t.dtype) if isinstance(t, Tensor) else (None, None) for t in final]
         saved = []
         kept = ctx._to_save or ()
@@ -461,7 +466,7 @@ def _check(ctx, outputs):
             )
 
 
-def _wrap(ctx, owner, t, i, inputs, active):
+def _wrap(ctx, t, i, inputs, active):
     is_input = any([t is x for x in inputs])
     dirty = any([t is x for x in ctx._dirty])
     fixed = any([t is x for x in ctx._fixed]) or not t.dtype.is_floating_point
@@ -469,12 +474,12 @@ def _wrap(ctx, owner, t, i, inputs, active):
         refuse("mark_dirty of what is no input")
     if not active:
         if is_input and not dirty:
-            t = _shown(t, i, owner)
-            t._fn = None
+            shown = t._fn is None and not t.requires_grad
+            t = _shown(t) if shown else t.detach()
         elif dirty and any(ctx.needs_input_grad):
             refuse("mark_dirty without gradients")
-        elif t._base is not None and any(ctx.needs_input_grad):
-            refuse("a view as output without gradients")
+        elif t._base is not None:
+            t._custom = t._custom if t._custom == "odd" else "custom"
         return t
     if fixed:
         if is_input or t.requires_grad:
@@ -489,21 +494,22 @@ def _wrap(ctx, owner, t, i, inputs, active):
         t._rewritten = t._s.version
         return t
     if is_input:
-        t = _shown(t, i, owner)
-    elif t.requires_grad:
+        t = _shown(t)
+    elif t._fn is not None or t._leaf:
         refuse("an output that has a history of its own")
     elif t._base is not None:
-        t._custom = (owner.__name__, i)
+        t._custom = t._custom if t._custom == "odd" else "custom"
+        t._seen = t._s.version
     t._fn, t._nr = ctx, i
     return t
 
 
-def _shown(t, i, owner):
+def _shown(t):
     was = Mode.enabled
     Mode.enabled = False
     out = alias(t, "ViewBackward0")
     Mode.enabled = was
-    out._custom = (owner.__name__, i)
+    out._custom = "custom"
     return out
 
 

@@ -419,8 +419,8 @@ def _nested(values, at, shape):
 
 
 method("tolist", lambda t: _nested(t._flat(), 0, t._shape))
-method("fill_", lambda t, value: ops.in_place(t, lambda old: ops.fill_value(old, value), value))
-method("zero_", lambda t: ops.in_place(t, lambda old: ops.fill_value(old, 0, "ZeroBackward0")))
+method("fill_", lambda t, value: ops.in_place(t, lambda old: ops.fill_value(old, value), value, alike=True))
+method("zero_", lambda t: ops.in_place(t, lambda old: ops.fill_value(old, 0, "ZeroBackward0"), alike=True))
 method("copy_", lambda t, source: ops.in_place(t, lambda old: ops.copied(old, source), source))
 Tensor.backward = lambda t, gradient=None, retain_graph=None, create_graph=False, **other: engine.backward(
     t, gradient, retain_graph, create_graph, **other

@@ -1120,7 +1120,8 @@ def view_of(t, meta, name):
     out._base = t._base if t._base is not None else t
     out._seen = t._s.version
     out._odd = t._odd
-    out._custom = t._custom
+    out._made = name
+    out._custom = t._custom if Mode.enabled or t._custom == "odd" else "quiet"
     whole = t._shape
 
     def run(g, saved, needs):
@@ -1182,6 +1183,8 @@ def new_shape(t, sizes):
 
 def view(t, sizes, name="ViewBackward0"):
     """Return the same numbers in another shape, or raise."""
+    if Mode.enabled and t.requires_grad:
+        t._known()
     new = new_shape(t, sizes)
     if t._odd:
         refuse("view of what may lie otherwise in torch")
@@ -1368,13 +1371,14 @@ def split(t, size, dim=0):
             refuse("split into these sizes")
         name = "SplitWithSizesBackward0"
     starts = [0] + ends[:-1]
-    return tuple([_many(cut(t, d, a, b, 1, name)) for a, b in zip(starts, ends)])
+    return tuple([_many(cut(t, d, a, b, 1, name), i) for i, (a, b) in enumerate(zip(starts, ends))])
 
 
-def _many(t):
-    """Mark one of several views that one call returned: torch forbids to write into it."""
-    if t.requires_grad:
+def _many(t, i):
+    """Mark one of several views that one call returned: torch forbids to write into it with a gradient."""
+    if t._custom != "odd" and Mode.enabled:
         t._custom = "many"
+    t._place = i
     return t
 
 
@@ -1383,7 +1387,7 @@ def unbind(t, dim=0):
     d = wrap_dim(dim, len(t._shape))
     if not t._shape:
         refuse("unbind of a number")
-    return tuple([_many(select(t, d, i, "UnbindBackward0")) for i in range(t._shape[d])])
+    return tuple([_many(select(t, d, i, "UnbindBackward0"), i) for i in range(t._shape[d])])
 
 
 def cat(tensors, dim=0):
@@ -1536,48 +1540,34 @@ def overlapping(t):
                 )
 
 
-def writable(t, node_wanted):
-    """Raise what torch raises where t may not be written into."""
-    if not Mode.enabled:
-        if t._base is not None and (t.requires_grad or t._base.requires_grad) and t._custom is not None:
-            refuse("a view written in place without gradients")
-        return
+def writable(t, node_wanted, part=None):
+    """Raise what torch raises where t may not be written into, or a part of it that was made so."""
     if t._custom == "odd":
         refuse("in-place change of a reshaped tensor that may be a copy")
-    if t._custom == "many":
-        refuse("in-place change of one of several views")
-    if t._custom is not None and t.requires_grad:
-        fail(
-            RuntimeError,
-            "Output "
-            + str(t._custom[1])
-            + " of "
-            + t._custom[0]
-            + " is a view and is being modified inplace. This view was created inside a custom Function (or because an "
-            "input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward "
-            "associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can "
-            "fix this by cloning the output of the custom Function.",
-        )
-    if t._leaf and t._base is not None:
-        fail(RuntimeError, "a view of a leaf Variable that requires grad is being used in an in-place operation.")
-    if t._leaf:
-        fail(RuntimeError, LEAF)
+    asks = t.requires_grad
+    if not Mode.enabled or not (asks or node_wanted):
+        return
     base = t._base
-    if base is not None:
-        if base._leaf and t.requires_grad:
-            fail(RuntimeError, "a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if t.requires_grad or base.requires_grad or node_wanted:
-            refuse("in-place change of a view with a gradient")
+    if base is None:
+        if asks and t._fn is None:
+            fail(RuntimeError, LEAF)
+        return
+    if t._custom is not None:
+        t._forbidden("is being modified inplace", part if asks else None)
+    if asks and base._fn is None:
+        fail(RuntimeError, "a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    refuse("in-place change of a view with a gradient")
 
 
-def in_place(t, result_of, *others):
-    """Write result_of(a copy of t) into t, with its history."""
+def in_place(t, result_of, *others, alike=False):
+    """Write result_of(a copy of t) into t, with its history; alike are numbers that are all one."""
     wanted = False
     for o in others:
         if isinstance(o, Tensor) and o.requires_grad:
             wanted = True
     writable(t, wanted)
-    overlapping(t)
+    if not alike:
+        overlapping(t)
     old = object.__new__(Tensor)._fill(t._s, t._shape, t._st, t._o, t.dtype)._copy()
     old._fn, old._nr, old._leaf, old._acc = t._fn, t._nr, t._leaf, t._acc
     out = result_of(old)
@@ -1652,7 +1642,7 @@ def parse(t, key):
     for k in key:
         if isinstance(k, Tensor) and k.dtype is bool_:
             used += len(k._shape)
-        elif k is not None and k is not Ellipsis:
+        elif k is not None and k is not Ellipsis and not isinstance(k, bool):
             used += 1
     n = len(t._shape)
     if used > n:
@@ -1693,8 +1683,12 @@ def parse(t, key):
             else:
                 out = cut(out, d, start, max(stop, start), step)
             d += 1
-        elif isinstance(k, bool):
-            refuse("a bool as index")
+        elif isinstance(k, bool) or (isinstance(k, Tensor) and k.dtype is bool_ and k._shape == ()):
+            if found is not None:
+                refuse("this index")
+            out = unsqueeze(out, d)
+            found = (make([bool(k)], (1,), bool_), d)
+            d += 1
         elif isinstance(k, int):
             size = out._shape[d]
             if not -size <= k < size:
@@ -1759,8 +1753,6 @@ def spots(t, found):
                     + " at index "
                     + str(d + i),
                 )
-        if m == 0:
-            refuse("a mask that is one bool")
         chosen = [i for i, v in enumerate(index._flat()) if v]
         inner = (len(chosen),)
         unit = dense(shape)[d + m - 1]
@@ -1801,6 +1793,11 @@ def _fits(source, shape):
 
 def set_item(t, key, value):
     """Do t[key] = value."""
+    if isinstance(key, bool):
+        if not key:
+            return
+        key = None
+    given = value
     grows = isinstance(value, Tensor) and value.requires_grad
     if not isinstance(value, Tensor):
         value = number(value)
@@ -1819,7 +1816,8 @@ def set_item(t, key, value):
     whole = key is Ellipsis or (isinstance(key, slice) and (key.start, key.stop, key.step) == (None, None, None))
     if found is None and was and t._leaf and not whole:
         fail(RuntimeError, "a view of a leaf Variable that requires grad is being used in an in-place operation.")
-    writable(t, grows)
+    part = None if whole or inner is shown else inner._made
+    writable(t, grows, part)
     if found is None:
         overlapping(inner)
         at, shape = inner._places(), inner._shape
@@ -1848,6 +1846,17 @@ def set_item(t, key, value):
             + " cannot be broadcast to indexing result of shape "
             + str(list(shape)),
         ) if found is not None else refuse("a value of this shape at this index")
+    cast_too = found is not None and found[0].dtype is bool_ and value._shape == ()
+    if cast_too and inner is not shown and not (isinstance(key, Tensor) and key._shape == ()):
+        if given is value and value.dtype is not t.dtype:
+            refuse("a value of another dtype at this index")
+    if found is not None and given is value and value.dtype is not t.dtype and not (cast_too and inner is shown):
+        text = (
+            "Index put requires the source and destination dtypes match, got "
+            + t.dtype._short
+            + " for the destination and "
+        )
+        fail(RuntimeError, text + given.dtype._short + " for the source.")
     if drop:
         value = reshape(value, source)
     new = spread(value, shape, t.dtype)
@@ -1877,7 +1886,7 @@ def set_item(t, key, value):
             return first, second
 
         dummy = make(data, whole, t.dtype)
-        node_name = "torch::autograd::CopySlices" if found is None else "IndexPutBackward0"
+        node_name = "IndexPutBackward0" if found is not None and inner is shown else "torch::autograd::CopySlices"
         record(dummy, node_name, (before, value), (), run)
         t._fn, t._nr = dummy._fn, 0
         t._rewritten = t._s.version

@@ -75,9 +75,12 @@ def text_of(t):
             notes.append("dtype=" + str(kind))
         values = t._flat()
         text = _part(values, 0, shape, dense(shape), 7, _Form(values, kind.is_floating_point))
-    if t.grad_fn is not None:
-        name = t.grad_fn.name()
-        notes.append("grad_fn=<" + name.split("::")[-1] + ">")
+    try:
+        name = None if t.grad_fn is None else t.grad_fn.name().split("::")[-1]
+    except RuntimeError:
+        name = "Invalid"
+    if name is not None:
+        notes.append("grad_fn=<" + name + ">")
     elif t.requires_grad:
         notes.append("requires_grad=True")
     out = "tensor(" + text

@@ -25,6 +25,18 @@ TWICE = (
 )
 
 
+WHY = {  # why a view may not be written in place, by what made it
+    "quiet": " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+    "both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or "
+    "both outside (if you want the inplace to be tracked).",
+    "many": " This view is the output of a function that returns multiple views. Such functions do not allow the output "
+    "views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+    "custom": " This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+    "logic to handle view+inplace would override the custom backward associated with the custom Function, leading to "
+    "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
+}
+
+
 class Mode:
     """Whether operations are recorded, and how many nodes there have been."""
 
@@ -46,6 +58,8 @@ class Saved:
         t = self.t
         if t._s.version != self.version:
             text = "one of the variables needed for gradient computation has been modified by an inplace operation: ["
+            if not self.own:
+                t._known()
             text += t.dtype._tensor + " [" + ", ".join([str(n) for n in t._shape]) + "]]"
             fn = node if self.own else t._fn
             if fn is not None:
@@ -76,7 +90,8 @@ class Node:
             if t is None or not t.requires_grad:
                 self._edges.append(None)
                 continue
-            self._edges.append((edge(t), t._shape, t.dtype))
+            to = edge(t)
+            self._edges.append(None if to is None else (to, t._shape, t.dtype))
         self._saved = ()
         self._freed = False
         self._seq = Mode.nodes
@@ -135,9 +150,12 @@ class Accumulate(Node):
 
 
 def edge(t):
-    """Return the node and the number to which the gradient of t goes."""
+    """Return the node and the number to which the gradient of t goes; None where it goes nowhere."""
+    t._known()
     if t._fn is not None:
         return (t._fn, t._nr)
+    if not t._leaf:  # a view made without gradients, of a tensor that wants them
+        return None
     if t._acc is None:
         t._acc = Accumulate(t)
     return (t._acc, 0)
@@ -180,7 +198,7 @@ class Tensor:
         self._seen = 0  # the version of which a view knows the history
         self._odd = False  # how it lies in memory may differ from torch
         self._number = False  # a Python number
-        self._custom = None  # a view that a Function returned
+        self._custom = None  # of a view that torch lets no one write into: how it was made, a key of WHY, or "odd"
         return self
 
     # --- what it is
@@ -198,8 +216,7 @@ class Tensor:
     @property
     def requires_grad(self):
         """Return whether a gradient is wanted."""
-        self._known()
-        return self._leaf or self._fn is not None
+        return self._leaf or self._fn is not None or (self._base is not None and self._base.requires_grad)
 
     @requires_grad.setter
     def requires_grad(self, value):
@@ -264,11 +281,39 @@ class Tensor:
         refuse("Tensor." + name)
 
     def _known(self):
-        """Refuse a view whose base was written in place in a way that changes its history."""
+        """Do what torch does when it asks for the history of a view that was written in place since it was made."""
         base = self._base
-        if base is not None and self._seen != self._s.version and base._rewritten > self._seen:
+        if base is None or self._seen == self._s.version or (self._fn is None and not base.requires_grad):
+            return
+        if self._custom is not None:
+            self._forbidden("its base or another view of its base has been modified inplace")
+        if base._rewritten > self._seen:
             refuse("a view of a tensor that was then changed in place with a gradient")
+        if self._fn is None:
+            refuse("a view made before its base wanted a gradient")
+        old = self._fn
+        self._fn = Node("AsStridedBackward0", (), old._run)
+        self._fn._edges = old._edges
+        self._seen = self._s.version
 
+    def _forbidden(self, what, name=None):
+        """Raise what torch says of a view written in place that it cannot give a history; name is of a part of it."""
+        if self._custom == "odd":
+            refuse("in-place change of a reshaped tensor that may be a copy")
+        if self._fn is None and name is None:
+            text = "A view was created in no_grad mode and " + what + " with grad mode enabled."
+        else:
+            at = self._place or self._nr if name is None else 0
+            name = (name or self._fn.name()).split("Backward")[0]
+            if self._custom == "quiet":
+                text = " is a view of a view which was created in no_grad mode and " + what + " with grad mode enabled."
+            else:
+                text = " is a view and " + what + "."
+            text = "Output " + str(at) + " of " + name + text
+        fail(RuntimeError, text + WHY[self._custom])
+
+    _made = None  # what made a view
+    _place = 0  # among several views that one call returned
     _void = False  # zeros that count for nothing in a sum of gradients
     _rewritten = -1  # the version at which an operation with a gradient last wrote into it
 
