@@ -804,6 +804,222 @@ def engine() -> Iterator[str]:
     )  # fmt: skip
 
 
+def matrices() -> Iterator[str]:
+    """Yield cases of products, norms, and of some functions of one or two numbers."""
+    pairs = [
+        ("w", "w"),
+        ("m", "w"),
+        ("c", "r"),
+        ("r", "c"),
+        ("m", "n"),
+        ("a", "b"),
+        ("m", "a"),
+        ("s", "w"),
+        ("w", "s"),
+        ("e", "e"),
+        ("o", "w"),
+        ("h", "e"),
+        ("u", "r"),
+    ]
+    for name in ("matmul", "mm", "mv", "dot", "outer"):
+        for one, two in pairs:
+            for kinds in ("dd", "ff", "fd"):
+                if kinds == "dd" or (one, two) in (("w", "w"), ("m", "w"), ("c", "r"), ("a", "b")):
+                    yield f"G(torch.{name}, I('{one}', '{kinds[0]}'), I('{two}', '{kinds[1]}'))"
+        yield f"torch.{name}(I('k'), I('j'))"
+        yield f"torch.{name}(I('k'), I('a'))"
+        yield f"I('a').{name}(3)"
+        yield f"torch.{name}([1.0], I('a'))"
+        yield f"torch.{name}(I('B'), I('B'))"
+    for code in ("x @ y.T", "x.T @ y", "x.T @ x", "x @ y[0]", "x[0] @ y.T", "y[0] @ x[0]", "(x @ y.T) @ x", "x.t().mm(y)", "x.mv(y[1])", "x[0].dot(y[1])", "torch.outer(x[0], y[:, 0])",
+                 "x[:, ::2] @ y[:, :2]", "x[0].outer(y[1]).T @ x[1]", "x[0] @ y.T.clone()", "(x @ y.T).exp()", "x @ y", "x[0] @ y", "x[0] @ y[0, :2]", "x[:, :0] @ y[:, :0].T", "x[0, 0] @ y", "x @ 3"):  # fmt: skip
+        for kind in "df":
+            yield f"G(lambda x, y: {code}, I('m', '{kind}'), I('n', '{kind}'))"
+        yield (
+            f"x, y = I('m'), I('n')\nz = {code}\n[z.grad_fn.name(), z._version, z.is_contiguous(), z._base is None]"
+            if False
+            else f"x, y = I('m'), I('n')\nz = {code}\n[z.grad_fn.name(), z._version]"
+        )
+    for one, two in (("m", "w"), ("w", "w"), ("m", "n.T"), ("w", "n.T")):
+        code = f"x, y = I('{one}') * 1, I('{two[0]}') * 1\nz = x @ y{two[1:]}\n"
+        for change in ("x.mul_(2)", "y.mul_(2)", "z.mul_(2)"):
+            yield code + f"{change}\nz.sum().backward()"
+        yield f"x, y = X('{one}'), I('{two[0]}') * 1\nz = x @ y{two[1:]}\ny.mul_(2)\ngrad(z.sum(), y, allow_unused=True)"
+        yield f"x, y = X('{one}'), I('{two[0]}')\nz = x @ y{two[1:]}\nz.sum().backward()\ny.grad"
+    yield "w = X('m').requires_grad_()\nx = X('n')\nfor i in range(3):\n    w.grad = None\n    ((x @ w.T - torch.eye(2, dtype=torch.float64)) ** 2).mean().backward()\n    with torch.no_grad():\n        w -= 0.1 * w.grad\nw"
+    for call in ("eye(2)", "eye(2, 3)", "eye(3, 1, dtype=torch.int64)", "eye(0)", "eye(2, dtype=torch.bool)", "eye(2, requires_grad=True)", "eye(2, dtype=torch.int64, requires_grad=True)",
+                 "eye(-1)", "eye(2, -3)", "eye(3, dtype=torch.float64)"):  # fmt: skip
+        yield f"torch.{call}"
+    for what in ("m", "s", "a", "e", "z", "o", "u", "g"):
+        for kind in "df":
+            for rest in ("", ", dim=-1", ", 2, 0, True", ", dim=(0, 1)", ", ord=2.0"):
+                if ("(0, 1)" in rest) == (what in "mo") or not rest.endswith(")"):
+                    if not (kind == "f" and what in "zog"):
+                        yield f"G(lambda x: torch.linalg.vector_norm(x{rest}), I('{what}', '{kind}'))"
+    yield "G(torch.linalg.vector_norm, torch.zeros(2, dtype=torch.float64, requires_grad=True))"
+    yield "torch.linalg.vector_norm(I('k'))"
+    yield "torch.linalg.vector_norm(3)"
+    yield "torch.linalg.vector_norm(I('a')).grad_fn.name()"
+    for what in ("a", "z", "s", "e", "m"):
+        for kind in "df":
+            for rest in ("", "0.5", "nan=1", "1.0, 2.0", "0, 3.0, -3.0", "posinf=7", "neginf=-0.1"):
+                yield f"G(lambda x: x.nan_to_num({rest}), I('{what}', '{kind}'))"
+            yield f"torch.nan_to_num(I('{what}', '{kind}', False))"
+            yield f"x = I('{what}', '{kind}')\ny = x * 1\ny.nan_to_num_()\n[y, y._version, grad(y, x, V(y))]"
+    yield "torch.nan_to_num(I('k'))"
+    yield "torch.nan_to_num(I('B'))"
+    yield "torch.nan_to_num(I('a')).grad_fn.name()"
+    for name in ("heaviside", "copysign"):
+        for one, two in (*PAIRS[:8], ("z", "y"), ("e", "u"), ("t", "t"), ("m", "a")):
+            for kinds in ("dd", "ff", "fd"):
+                yield f"torch.{name}(I('{one}', '{kinds[0]}', False), I('{two}', '{kinds[1]}', False))"
+                if kinds != "ff" or name == "copysign":
+                    yield f"G(torch.{name}, I('{one}', '{kinds[0]}'), I('{two}', '{kinds[1]}'))"
+        yield f"torch.{name}(I('k'), I('j'))"
+        yield f"torch.{name}(I('k'), X('a'))"
+        yield f"torch.{name}(3, I('a'))"
+        yield f"torch.{name}(I('a'), I('b')).grad_fn.name()"
+        yield f"torch.{name}(I('a'), [1.0])" if name == "heaviside" else "G(lambda x: x.copysign(-1), I('a'))"
+        yield f"x = I('a')\ny = x * 1\nz = torch.{name}(y, X('b'))\ny.mul_(2)\nz.sum().backward()"
+    for value in ("2", "-0.0", "-3.5", "True", "nan"):
+        yield f"G(lambda x: x.copysign({value}), I('z'))"
+        yield f"torch.copysign(I('k'), {value})"
+    yield "torch.copysign(I('a'), 1).grad_fn.name()"
+    yield "torch.heaviside(I('a'), 1.0)"
+    yield "torch.copysign(I('B'), -1)"
+
+
+def hooks() -> Iterator[str]:
+    """Yield cases of hooks on tensors."""
+    heard = "r = []\nx = I('a')\n"
+    for hook in ("lambda g: g * 2", "lambda g: None", "lambda g: r.append(g)", "lambda g: g.mul_(2)", "lambda g: 3", "lambda g: (g,)", "lambda g: g[:1]", "lambda g: g.float()", "lambda g: g.clone()",
+                 "lambda g: g + x.detach()", "lambda g: g * x"):  # fmt: skip
+        for on in ("x", "y"):
+            code = heard + f"y = x * x\nh = {on}.register_hook({hook})\n"
+            for end in (
+                "(y * 3).sum().backward()\n[x.grad, r]", "grad((y * 3).sum(), x) + (r,)", "grad((y * 3).sum(), [y, x]) + (r,)", "v = V(y)\n(y + y).backward(v)\n[x.grad, v, r]", "h.remove()\ny.sum().backward()\n[x.grad, r]",
+                "(g,) = grad((y * y).sum(), x, create_graph=True)\ngrad(g.sum(), x) + (len(r),)", "y.sum().backward()\n(x * x).sum().backward()\n[x.grad, len(r)]",
+                "v = V(y)\ny.backward(v)\n[x.grad, v, r]",
+            ):  # fmt: skip
+                yield code + end
+    yield from (
+        heard + "x.register_hook(lambda g: g * 2)\nx.register_hook(lambda g: g + 1)\nx.sum().backward()\nx.grad", heard + "x.detach().register_hook(print)\n0", heard + "h = x.register_hook(lambda g: g * 2)\nh.remove()\nh.remove()\n(x * 2).sum().backward()\nx.grad",
+        heard + "with x.register_hook(lambda g: g * 2):\n    x.sum().backward()\nx.sum().backward()\nx.grad", heard + "y = x * 1\ny.register_hook(lambda g: g * 2)\ny.mul_(3)\ny.sum().backward()\nx.grad",
+        heard + "y = x * 1\ny.mul_(3)\ny.register_hook(lambda g: g * 5)\ny.sum().backward()\nx.grad", heard + "y = x.exp()\nz = x.sin()\ny.register_hook(r.append)\nz.register_hook(r.append)\n(y * z).sum().backward()\n[len(r), r[0].requires_grad]",
+        heard + "x.register_hook(lambda g: r.append(torch.is_grad_enabled()))\nx.sum().backward()\nx.sum().backward(create_graph=True)\nr", heard + "x.register_hook(3)\nx.sum().backward()",
+        heard + "a, b = X('a'), x * 2\nb.register_hook(lambda g: g * 0)\n(b + x).sum().backward()\nx.grad", heard + "y = x.view(-1)\ny.register_hook(lambda g: g * 2)\ny.sum().backward()\nx.grad",
+        "class A(Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n    @staticmethod\n    def backward(ctx, g):\n        return g * 3\nx = I('a')\ny = A.apply(x)\ny.register_hook(lambda g: g * 5)\ny.sum().backward()\nx.grad",
+        "gradcheck(lambda x: x * 2, X('a').requires_grad_())",
+        "def f(x):\n    y = x * 1\n    y.register_hook(lambda g: -g)\n    return y\ngradcheck(f, I('a'), raise_exception=False)",
+    )  # fmt: skip
+    for hook in ("lambda t: r.append(t.grad.clone())", "lambda t: 3", "lambda t: t.grad.mul_(2)[:0].fill_(0) if False else None", "lambda t: t.grad.zero_() and None", "lambda t: setattr(t, 'grad', None)",
+                 "lambda t: r.append([t is x, torch.is_grad_enabled(), t._version])"):  # fmt: skip
+        code = heard + f"h = x.register_post_accumulate_grad_hook({hook})\n"
+        for end in (
+            "(x * 3).sum().backward()\n[x.grad, r]",
+            "(x * 3).sum().backward()\n(x * x).sum().backward()\n[x.grad, r]",
+            "grad((x * 3).sum(), x) + (r,)",
+            "h.remove()\nx.sum().backward()\n[x.grad, r]",
+        ):
+            if "zero_" not in hook:
+                yield code + end
+    yield (
+        heard
+        + "def f(t):\n    t.sub_(0.1 * t.grad)\n    t.grad = None\nx.register_post_accumulate_grad_hook(f)\nfor i in range(3):\n    (x * x).sum().backward()\n[x, x.grad, x._version]"
+    )
+    yield (
+        heard
+        + "def f(t):\n    with torch.no_grad():\n        t -= 0.1 * t.grad\nx.register_post_accumulate_grad_hook(f)\n(x * x).sum().backward()\n[x, x.grad]"
+    )
+    yield heard + "(x * 1).register_post_accumulate_grad_hook(print)"
+    yield heard + "x.detach().register_post_accumulate_grad_hook(print)"
+    yield (
+        heard
+        + "x.register_hook(lambda g: g * 2)\nx.register_post_accumulate_grad_hook(lambda t: r.append(t.grad.clone()))\nx.sum().backward()\nr"
+    )
+
+
+def checks() -> Iterator[str]:
+    """Yield cases of assert_close, jacobian, and of what a format says of a tensor."""
+    close = "said = 'nothing'\ntry:\n    torch.testing.assert_close({})\nexcept Exception as e:\n    said = type(e).__name__ + ' ' + str(e).replace('\\n', ' ~ ')\nsaid"
+    for one, two in (("I('a')", "I('a')"), ("I('a')", "I('b')"), ("I('a')", "I('m')"), ("I('a')", "I('a', 'f')"), ("I('a', 'f')", "I('a', 'f') + 1e-6"), ("I('a', 'f')", "I('a', 'f') + 1e-4"), ("I('a')", "I('a') + 1e-8"),
+                     ("I('a')", "I('a') + 1e-6"), ("I('z')", "I('z')"), ("I('z')", "I('y')"), ("I('s')", "I('s') * 2"), ("I('s', 'f')", "I('s', 'f') * 2"), ("I('k')", "I('j')"), ("I('k')", "I('k')"), ("I('B')", "~I('B')"),
+                     ("I('e')", "I('e')"), ("I('m')", "I('n')"), ("I('m', 'f')", "I('n', 'f')"), ("I('m').T", "I('m').T + 1"), ("1.0", "1.1"), ("1", "2"), ("1", "1.0"), ("True", "False"), ("True", "True"), ("nan", "nan"), ("inf", "inf"),
+                     ("1.0", "0.0"), ("[I('a'), 1.0]", "[I('a'), 2.0]"), ("(I('a'), I('b'))", "(I('a'), I('a'))"), ("[[1.0], [2.0]]", "[[1.0], [2.5]]"), ("None", "None"), ("torch.tensor(3)", "torch.tensor(4)"), ("X('a')", "I('a')")):  # fmt: skip
+        for rest in (
+            "",
+            ", rtol=0, atol=0",
+            ", rtol=0.5, atol=0.5",
+            ", equal_nan=True",
+            ", check_dtype=False",
+            ", atol=0.1",
+            ", msg='no'",
+            ", rtol=0.1, atol=1e-3, msg=lambda m: 'so: ' + m",
+        ):
+            if rest in ("", ", rtol=0.5, atol=0.5", ", equal_nan=True") or one in ("I('a')", "I('k')", "1.0"):
+                yield close.format(f"{one}, {two}{rest}")
+    for f in ("lambda v: v * v", "lambda v: v.sum()", "lambda v: v.exp().sum(0, True)", "lambda v: v.reshape(-1, 1) * v", "lambda v: torch.ones(2)", "lambda v: v.detach()", "lambda v: v", "lambda v: 3", "lambda v: v.float()",
+              "lambda v: v[:0]", "torch.relu", "lambda v: v @ v", "lambda v: v * w"):  # fmt: skip
+        for what in ("a", "s", "m", "e"):
+            if "@" in f and what != "a":
+                continue
+            for rest in ("", ", create_graph=True"):
+                code = f"from torch.autograd.functional import jacobian\nx, w = I('{what}'), I('s')\ny = jacobian({f}, x{rest})\n"
+                yield code + "[y, x.grad]"
+                if rest and "exp" in f:
+                    yield code + "[y.grad_fn.name(), grad(y.sum(), x)]"
+    yield "torch.autograd.functional.jacobian(lambda v: v * v, X('a'))"
+    yield "torch.autograd.functional.jacobian(lambda v: v * v, 3)"
+    yield "torch.autograd.functional.jacobian(lambda v: v * v, I('k'))"
+    yield "x = X('a')\ntorch.autograd.functional.jacobian(lambda v: v * v, x, create_graph=True)"
+    yield "with torch.no_grad():\n    y = torch.autograd.functional.jacobian(lambda v: v * v, I('a'))\ny"
+    for field in (
+        "{x}",
+        "{x:.3f}",
+        "{x:>9.2f}|",
+        "{x!r}",
+        "{x!s:>40}",
+        "{x=}",
+        "{x=:.2f}",
+        "{x * 2:.4f} {x:e}",
+        "{{x}}",
+        "{x:.0f}{x}",
+        "{x:g}",
+        "{'a' if x > 0 else 'b'}",
+        "{[x]}",
+        "{(x, 1)}",
+        "{x.item():.2f}",
+        "{x.shape}",
+        "{x + 1}",
+    ):
+        for what in ("I('s')", "I('s', 'f')", "X('s') * 3", "torch.tensor(3)", "torch.tensor(True)", "I('a')", "2.6"):
+            if ":e" in field and what == "torch.tensor(True)":
+                continue
+            if ("item" in field or "shape" in field) and what == "2.6":
+                continue
+            yield f'x = {what}\nf"{field}"'
+    for call in (
+        '"{}".format(x)',
+        '"{:.2f} {}".format(x, 1)',
+        '"{a:.1f}".format(a=x)',
+        '"{0:.3f} {0}".format(*[x])',
+        "format(x, '.2f')",
+        "format(x)",
+        "float(x)",
+        "int(x)",
+        "float(x) + int(x)",
+        "[float(x)]",
+        "'%s' % x",
+        "str(x)",
+    ):
+        for what in ("I('s')", "X('s')", "I('u')", "torch.tensor(3)", "I('a')", "2.5"):
+            if "format(*" in call or (what == "I('u')" and call == "str(x)"):
+                continue
+            if what in ("I('a')", "I('u')") and call in ('"{:.2f} {}".format(x, 1)', '"{a:.1f}".format(a=x)'):
+                continue
+            yield f"x = {what}\n{call}"
+
+
 STEPS = (
     "{x}.exp()", "{x}.tanh()", "{x}.sigmoid()", "{x}.sin()", "{x}.abs()", "{x}.square()", "{x}.relu()", "-{x}", "{x} * 2", "{x} + 1.5", "1 - {x}", "{x} / 3", "2 / ({x} * {x} + 1)",
     "{x}.clamp(-0.9, 0.9)", "torch.where({x} > 0, {x}, 0.1 * {x})", "{x} * {x}.detach()", "{x} * {y}", "{x} + {y}", "{x} - {y}", "{x} / ({y} * {y} + 1)", "torch.maximum({x}, {y})",
@@ -844,6 +1060,9 @@ def cases() -> list[str]:
         named(),
         single_masks(),
         views(),
+        matrices(),
+        hooks(),
+        checks(),
         engine(),
         chains(400),
     ):

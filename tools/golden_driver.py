@@ -196,7 +196,9 @@ def alike(ours, theirs, code=""):
             return False
         slack = 0 if not single and head[:1] != "f" else (1 if at == 0 else 16)
         finite = [abs(float(v)) for v in right if "n" not in v]
-        summed = single and any([word in code for word in ("sum", "mean", "softmax")])
+        summed = single and any(
+            [word in code for word in ("sum", "mean", "softmax", "@", "mm(", "mv(", "mul", "dot(", "norm(")]
+        )
         scale = largest if at else (max(finite) if finite and (summed or not single) else 0.0)
         for v, w in zip(left, right):
             if not near(v, w, slack, scale * max(slack, 1)) and not (at > 1 and float(v) == float(w) == 0):

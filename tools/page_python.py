@@ -47,9 +47,11 @@ def runtime() -> str:
 
 
 def python_files() -> dict[str, str]:
-    """Return the Python that the runtime imports, by path."""
+    """Return the Python that the runtime imports, by path; a shim, which is a module of Python's, by its name."""
     paths = [PAGE / "cell.py", *sorted((PAGE / "torch").rglob("*.py"))]
-    return {path.relative_to(PAGE).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    files = {path.relative_to(PAGE).as_posix(): path for path in paths}
+    files |= {path.name: path for path in sorted((PAGE / "shims").glob("*.py"))}
+    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
 def bundle(more: dict[str, str] | None = None) -> str:

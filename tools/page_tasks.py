@@ -1,4 +1,4 @@
-"""The tasks as data for the coach in a page: the graders' cases, the right records, and what each known mistake does.
+"""The tasks as data for the coach in a page: the graders' cases, the right records, what each known mistake does.
 
 ``python -m tools.page_tasks SET`` prints the tasks of a set that the page can judge, as JSON. The cases are the
 graders' own, drawn from the coach's seed, as code. A record is what `book/_page/coach.py` observes, which runs here

@@ -61,14 +61,22 @@ def _format(value, form=""):
     return ("{:" + form + "}").format(value)
 
 
+def _one(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.numel() != 1:
+        _base.fail(ValueError, "only one element tensors can be converted to Python scalars")
+    return value.item()
+
+
 def _float(*args):
     """Return what float does, of a tensor with one number too: MicroPython would take __float__ for more than float()."""
-    return float(*[a.item() if isinstance(a, torch.Tensor) else a for a in args])
+    return float(*[_one(a) for a in args])
 
 
 def _int(*args):
     """Return what int does, of a tensor with one number too."""
-    return int(*[a.item() if isinstance(a, torch.Tensor) else a for a in args])
+    return int(*[_one(a) for a in args])
 
 
 def _zip(*iterables, strict=False):
@@ -77,21 +85,15 @@ def _zip(*iterables, strict=False):
 
 
 def _strictly(its):
+    end = object()
     while its:
-        row = []
-        for i, it in enumerate(its):
-            try:
-                row.append(next(it))
-            except StopIteration:
-                if i:
-                    raise ValueError(_uneven(i, "shorter"))
-                for j in range(1, len(its)):
-                    try:
-                        next(its[j])
-                    except StopIteration:
-                        continue
-                    raise ValueError(_uneven(j, "longer"))
-                return
+        row = [next(its[0], end)]
+        for i in range(1, len(its)):
+            row.append(next(its[i], end))
+            if (row[i] is end) != (row[0] is end):
+                raise ValueError(_uneven(i, "shorter" if row[i] is end else "longer"))
+        if row[0] is end:
+            return
         yield tuple(row)
 
 
@@ -518,6 +520,9 @@ def described(error):
         if "Tensor" in text or "torch" in text or "'Size'" in text or "'Function'" in text:
             kind = "NotInPage"
             text += ": not in the page's torch: run this in Jupyter"
+    if kind == "SyntaxError" and text == "*x must be assignment target":
+        kind = "NotInPage"
+        text = "a * in a tuple or a list is not in the page's Python: run this in Jupyter"
     return kind, text
 
 

@@ -152,11 +152,15 @@ def run(outputs, grads, keep, create, targets):
             incoming = buffers.pop(key, None)
             incoming = incoming if incoming is not None else {}
             gs = [incoming.get(i) for i in range(node._outputs)]
+            runs = needed is None or needed.get(key, False)
+            if node._hooks and not runs and key in wanted:
+                _hook(node, gs)
             if key in wanted:
                 for nr, places in wanted[key].items():
                     for i in places:
                         found[i] = gs[nr]
-            runs = needed is None or needed.get(key, False)
+            if node._hooks and runs:
+                _hook(node, gs)
             if runs and not (targets is not None and isinstance(node, Accumulate)):
                 out = _step(node, gs, keep)
             else:
@@ -204,6 +208,50 @@ def _needed(nodes, wanted):
                 if e is not None and id(e[0][0]) not in reach:
                     stack.append((e[0][0], False))
     return reach
+
+
+class Handle:
+    """What takes a hook away."""
+
+    def __init__(self, hooks, hook):
+        self._hooks = hooks
+        self._hook = hook
+        hooks.append(hook)
+
+    def remove(self):
+        """Take the hook away."""
+        self._hooks[:] = [h for h in self._hooks if h is not self._hook]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.remove()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse("a hook's " + name)
+
+
+def _hook(node, gs):
+    """Call the hooks of a node with the gradients of its outputs, and put in their place what they return."""
+    for nr, hook in list(node._hooks):
+        g = gs[nr]
+        if g is None:
+            refuse("a hook on what gets no gradient")
+        out = hook(g)
+        if out is None:
+            continue
+        if not isinstance(out, Tensor):
+            fail(TypeError, "expected Variable, but hook returned '" + type(out).__name__ + "'")
+        text = "hook '" + getattr(hook, "__name__", "") + "' has changed the "
+        if out.dtype is not g.dtype:
+            text += "type of value (was " + g.dtype._tensor + " got " + out.dtype._tensor + ")"
+            fail(RuntimeError, text)
+        if out._shape != g._shape:
+            fail(RuntimeError, text + "size of value")
+        gs[nr] = out
 
 
 def _put(buffers, node, nr, g):
@@ -314,4 +362,4 @@ def grad(
     return tuple(found)
 
 
-__all__ = ["backward", "broadcast", "clone", "enable_grad", "grad", "no_grad"]
+__all__ = ["backward", "broadcast", "clone", "edge", "enable_grad", "grad", "no_grad"]

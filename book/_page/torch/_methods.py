@@ -3,6 +3,7 @@
 import math
 
 from . import _engine as engine
+from . import _matrix as matrix
 from . import _ops as ops
 from ._base import (
     DTYPES,
@@ -167,6 +168,27 @@ method("where", lambda t, condition, other: ops.where(condition, t, other))
 both("masked_fill", lambda input, mask, value: ops.masked_fill(input, mask, value))
 method("masked_fill_", lambda t, mask, value: ops.in_place(t, lambda o: ops.masked_fill(o, mask, value), value))
 
+
+# --- matrices
+
+function("matmul", lambda input, other: matrix.matmul(input, other))
+method("matmul", lambda t, other: matrix.matmul(t, other, 1))
+function("mm", lambda input, mat2: matrix.mm(input, mat2))
+method("mm", lambda t, mat2: matrix.mm(t, mat2, 1))
+function("mv", lambda input, vec: matrix.mv(input, vec))
+method("mv", lambda t, vec: matrix.mv(t, vec, 1))
+function("dot", lambda input, tensor: matrix.dot(input, tensor))
+method("dot", lambda t, tensor: matrix.dot(t, tensor, 1))
+function("outer", lambda input, vec2: matrix.outer(input, vec2))
+method("outer", lambda t, vec2: matrix.outer(t, vec2, 1))
+both("nan_to_num", lambda input, nan=None, posinf=None, neginf=None: matrix.nan_to_num(input, nan, posinf, neginf))
+both("heaviside", lambda input, values: matrix.heaviside(input, values))
+both("copysign", lambda input, other: matrix.copysign(input, other))
+function("eye", lambda n, m=None, dtype=None, requires_grad=False: matrix.eye(n, m, _kind(dtype), requires_grad))
+method(
+    "nan_to_num_",
+    lambda t, nan=None, posinf=None, neginf=None: ops.in_place(t, lambda o: matrix.nan_to_num(o, nan, posinf, neginf)),
+)
 
 # --- sums
 
@@ -426,6 +448,30 @@ Tensor.backward = lambda t, gradient=None, retain_graph=None, create_graph=False
     t, gradient, retain_graph, create_graph, **other
 )
 
+
+def _hooked(t, hook, hooks_of):
+    if not t.requires_grad:
+        fail(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+    to = engine.edge(t)
+    if to is None:
+        refuse("a hook on a view made without gradients")
+    node, nr = to
+    return engine.Handle(hooks_of(node), (nr, hook))
+
+
+def _register_hook(t, hook):
+    return _hooked(t, hook, lambda node: node.hooks())
+
+
+def _register_post(t, hook):
+    if t.requires_grad and not t.is_leaf:
+        fail(RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return _hooked(t, hook, lambda node: node.after)
+
+
+method("register_hook", _register_hook)
+method("register_post_accumulate_grad_hook", _register_post)
+
 # --- operators
 
 
@@ -481,7 +527,8 @@ def _over(a, b):
     return out
 
 
-for _name in ("__matmul__", "__rmatmul__", "__mod__", "__rmod__", "__floordiv__", "__rfloordiv__", "__imatmul__",
+_operator("__matmul__", lambda a, b: matrix.matmul(a, b) if isinstance(b, Tensor) else refuse("@ with a number"))
+for _name in ("__rmatmul__", "__mod__", "__rmod__", "__floordiv__", "__rfloordiv__", "__imatmul__",
               "__imod__", "__ifloordiv__", "__lshift__", "__rshift__"):  # fmt: skip
     setattr(Tensor, _name, lambda a, b, name=_name: refuse("Tensor." + name))
 setattr(Tensor, "__neg__", public("Tensor.__neg__", ops.neg))

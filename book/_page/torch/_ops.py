@@ -345,6 +345,11 @@ def _of_bools(name, a, b, shape):
     return a, b, plain(values, shape, bool_, a, b)
 
 
+def whole(v):
+    """Return a whole number, if int64 can hold it."""
+    return _int(v)
+
+
 def _int(v):
     if not -9223372036854775808 <= v <= 9223372036854775807:
         refuse("a number that int64 cannot hold")
@@ -664,7 +669,7 @@ def masked_fill(t, mask, value):
     tensor_of(t, "masked_fill")
     tensor_of(mask, "masked_fill", 2, "mask")
     if mask.dtype is not bool_:
-        fail(RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype " + _name_of(mask.dtype))
+        fail(RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype " + name_of(mask.dtype))
     value_is_tensor = isinstance(value, Tensor)
     if value_is_tensor and value._shape != ():
         refuse("masked_fill with a value that is no number")
@@ -685,7 +690,7 @@ def masked_fill(t, mask, value):
     return record(out, node, (t, value), (mask,), run)
 
 
-def _name_of(kind):
+def name_of(kind):
     return {"bool": "bool", "int64": "long int", "float32": "float", "float64": "double"}[kind._name]
 
 
@@ -796,7 +801,7 @@ def leaky_relu(t, slope=0.01):
 # --- sums
 
 
-def _dims(dim, n):
+def dims_of(dim, n):
     if dim is None:
         return list(range(n))
     if isinstance(dim, int) and not isinstance(dim, bool):
@@ -813,7 +818,7 @@ def _dims(dim, n):
     return [] if n == 0 else sorted(out)
 
 
-def _groups(t, dims, kind):
+def grouped(t, dims, kind):
     """Return the shape that is left with and without the dimensions, and the list of numbers for each place in it."""
     keep = [d for d in range(len(t._shape)) if d not in dims]
     shape = tuple([t._shape[d] for d in keep])
@@ -831,7 +836,7 @@ def _kept_shape(shape, dims):
     return tuple([1 if d in dims else shape[d] for d in range(len(shape))])
 
 
-def _unreduce(g, shape, dims):
+def unreduce(g, shape, dims):
     """Return g, one number for each sum, as one for each summand."""
     return expand(reshape(g, _kept_shape(shape, dims)), shape)
 
@@ -840,15 +845,15 @@ def sum_(t, dim=None, keepdim=False, dtype=None):
     """Return the sum over dimensions."""
     tensor_of(t, "sum")
     kind = dtype or (t.dtype if t.dtype.is_floating_point else int64)
-    dims = _dims(dim, len(t._shape))
-    shape, kept, groups = _groups(t, dims, kind)
+    dims = dims_of(dim, len(t._shape))
+    shape, kept, groups = grouped(t, dims, kind)
     values = [sum(v, 0.0 if kind.is_floating_point else 0) for v in groups]
     if kind is bool_:
         refuse("a sum of dtype bool")
     out = plain(fit(values, kind), kept if keepdim else shape, kind, t)
     whole = t._shape
     name = "SumBackward0" if dim is None else "SumBackward1"
-    return record(out, name, (t,), (), lambda g, saved, needs: _unreduce(g, whole, dims))
+    return record(out, name, (t,), (), lambda g, saved, needs: unreduce(g, whole, dims))
 
 
 def mean(t, dim=None, keepdim=False, dtype=None):
@@ -861,14 +866,14 @@ def mean(t, dim=None, keepdim=False, dtype=None):
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
             + kind._short,
         )
-    dims = _dims(dim, len(t._shape))
-    shape, kept, groups = _groups(t, dims, kind)
+    dims = dims_of(dim, len(t._shape))
+    shape, kept, groups = grouped(t, dims, kind)
     n = count([t._shape[d] for d in dims])
     values = [_div(v, float(n)) for v in fit([sum(v, 0.0) for v in groups], kind)]
     out = plain(fit(values, kind), kept if keepdim else shape, kind, t)
     whole = t._shape
     name = "MeanBackward0" if dim is None else "MeanBackward1"
-    return record(out, name, (t,), (), lambda g, saved, needs: div(_unreduce(g, whole, dims), n))
+    return record(out, name, (t,), (), lambda g, saved, needs: div(unreduce(g, whole, dims), n))
 
 
 def _best(values, pick):
@@ -894,21 +899,21 @@ def _empty(name, t, dims):
 def _extremes(name, node, pick, nans=False):
     def f(t, dim=None, keepdim=False):
         tensor_of(t, name)
-        dims = _dims(dim, len(t._shape))
+        dims = dims_of(dim, len(t._shape))
         if dim is not None or count(t._shape) == 0:
             if 0 in [t._shape[d] for d in dims]:
                 if dim is None:
                     _empty(name, t, dims)
                 refuse(name + " of nothing")
-        shape, kept, groups = _groups(t, dims, t.dtype)
+        shape, kept, groups = grouped(t, dims, t.dtype)
         out = plain([_best(v, pick) for v in groups], kept if keepdim else shape, t.dtype, t)
         whole = t._shape
 
         def run(g, saved, needs):
             x, y = saved
-            mask = isnan(x) if nans and y._flat()[0] != y._flat()[0] else eq(x, _unreduce(y, whole, dims))
+            mask = isnan(x) if nans and y._flat()[0] != y._flat()[0] else eq(x, unreduce(y, whole, dims))
             ties = sum_(mask, dims, True) if dims else sum_(mask)
-            return mul(div(_unreduce(g, whole, dims), reshape(ties, _kept_shape(whole, dims))), mask)
+            return mul(div(unreduce(g, whole, dims), reshape(ties, _kept_shape(whole, dims))), mask)
 
         return record(out, node, (t,), (t, out), run)
 
@@ -963,7 +968,7 @@ def _along(name, node, better):
             return Pair(name, same, make([0], (), int64))
         if t._shape[d] == 0:
             fail(IndexError, name + "(): Expected reduction dim " + str(d) + " to have non-zero size.")
-        shape, kept, groups = _groups(t, [d], t.dtype)
+        shape, kept, groups = grouped(t, [d], t.dtype)
         spots = []
         for values in groups:
             at = 0
@@ -1006,13 +1011,13 @@ def argmax(t, dim=None, keepdim=False):
 
 def all_(t, dim=None, keepdim=False):
     """Return whether all are not 0."""
-    shape, kept, groups = _groups(tensor_of(t, "all"), _dims(dim, len(t._shape)), bool_)
+    shape, kept, groups = grouped(tensor_of(t, "all"), dims_of(dim, len(t._shape)), bool_)
     return plain([all(v) for v in groups], kept if keepdim else shape, bool_, t)
 
 
 def any_(t, dim=None, keepdim=False):
     """Return whether one is not 0."""
-    shape, kept, groups = _groups(tensor_of(t, "any"), _dims(dim, len(t._shape)), bool_)
+    shape, kept, groups = grouped(tensor_of(t, "any"), dims_of(dim, len(t._shape)), bool_)
     return plain([any(v) for v in groups], kept if keepdim else shape, bool_, t)
 
 
@@ -1022,8 +1027,8 @@ def logsumexp(t, dim, keepdim=False):
     if not t.dtype.is_floating_point:
         refuse("logsumexp of whole numbers")
     kind = t.dtype
-    dims = _dims(dim, len(t._shape))
-    shape, kept, groups = _groups(t, dims, kind)
+    dims = dims_of(dim, len(t._shape))
+    shape, kept, groups = grouped(t, dims, kind)
     values = []
     for v in groups:
         m = _best(v, _max) if v else -inf
@@ -1035,7 +1040,7 @@ def logsumexp(t, dim, keepdim=False):
 
     def run(g, saved, needs):
         x, y = saved
-        return mul(_unreduce(g, whole, dims), exp(sub(x, _unreduce(y, whole, dims))))
+        return mul(unreduce(g, whole, dims), exp(sub(x, unreduce(y, whole, dims))))
 
     return record(out, "LogsumexpBackward0", (t,), (t, out), run)
 
@@ -1044,7 +1049,7 @@ def _softmax(t, dim, logs):
     kind = t.dtype
     d = wrap_dim(dim, len(t._shape))
     dims = [d] if t._shape else []
-    shape, kept, groups = _groups(t, dims, kind)
+    shape, kept, groups = grouped(t, dims, kind)
     out = [None] * count(t._shape)
     strides = dense(t._shape)
     starts = places(kept, strides, 0)
@@ -1634,6 +1639,7 @@ def copied(t, source):
 
 def parse(t, key):
     """Return a view for what is basic in an index, and the one tensor that is left with its dimension, or None."""
+    sliced = isinstance(key, slice)
     if isinstance(key, list):
         key = (tensor_from_list(key),)
     if not isinstance(key, tuple):
@@ -1652,6 +1658,8 @@ def parse(t, key):
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert "
                 "a 0-dim tensor to a number",
             )
+        if n == 0 and sliced:
+            fail(IndexError, "slice() cannot be applied to a 0-dim tensor.")
         fail(IndexError, "too many indices for tensor of dimension " + str(n))
     out = t
     d = 0

@@ -81,6 +81,7 @@ class Node:
     """A step of the graph: where gradients go, and how they get there."""
 
     _always = False  # whether it runs without any gradient
+    _hooks = None  # what is called with the gradient of an output, as (number of the output, function)
 
     def __init__(self, name, inputs, run):
         self._name = name
@@ -106,6 +107,12 @@ class Node:
         if name.startswith("__"):
             raise AttributeError(name)
         refuse("grad_fn." + name)
+
+    def hooks(self):
+        """Return the list of its hooks."""
+        if self._hooks is None:
+            self._hooks = []
+        return self._hooks
 
     def _kept(self):
         if self._freed:
@@ -134,6 +141,7 @@ class Accumulate(Node):
         self._freed = False
         self._seq = 1 << 29
         self._outputs = 1
+        self.after = []  # hooks called with the tensor when its gradient was collected
 
     def _apply(self, grads):
         t = self._t
@@ -146,6 +154,10 @@ class Accumulate(Node):
             t._grad = t.grad + g
         else:
             t.grad.add_(g)
+        for _, hook in list(self.after):
+            out = hook(t)
+            if out is not None:
+                fail(TypeError, "expected Variable, but hook returned '" + type(out).__name__ + "'")
         return ()
 
 
