@@ -175,7 +175,7 @@ def _method(paster: Paster, key: str, f: FunctionType, name: str, at: int) -> st
     free = dict(zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()), strict=True))
     if f.__qualname__.startswith("_unpacking."):
         act = paster.function(free["act"], f"act{at}")
-        ctx = "ctx, " if "ctx" == next(iter(inspect.signature(free["act"]).parameters)) else ""
+        ctx = "ctx, " if next(iter(inspect.signature(free["act"]).parameters)) == "ctx" else ""
         return f"lambda ctx, *g: {act}({ctx}*ctx.saved_tensors, *g)"
     if f.__qualname__.startswith("_saving."):
         saves = paster.function(free["saves"], f"saves{at}")
