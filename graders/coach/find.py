@@ -27,6 +27,7 @@ ORDER = (  # of the chapters, then of the appendices
     "checkpointing",
     "flash_attention",
     "implicit",
+    "across",
     "engine",
     "wild",
 )

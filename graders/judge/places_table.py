@@ -16,6 +16,7 @@ PAGES = {  # how a link calls them
     "10_flash_attention": "Chapter 10",
     "a_errors": "Error messages",
     "f_implicit": "Implicit",
+    "g_across": "Across machines",
     "h_engine": "The engine",
     "i_wild": "In the wild",
     "errata": "Errata",
@@ -75,6 +76,10 @@ STREAMED = "07_logsumexp: The backward, piece by piece"
 FUSED = "09_checkpointing: A linear layer and its activation, fused"
 MIXED = "09_checkpointing: Mixed precision"
 TILE = "10_flash_attention: The forward, one tile at a time"
+WHOSE = "g_across: Whose loss?"
+GATHER = "g_across: All-gather and reduce-scatter"
+VOCABULARY = "g_across: Cross-entropy over a split vocabulary"
+ACROSS = "g_across: How it breaks"
 FEWER = "h_engine: Saved in fewer bits"
 COMPLEX = "h_engine: Complex numbers"
 BY_NORM = "05_clipped_relu: Clipping a gradient by norm"
@@ -225,6 +230,8 @@ TAUGHT = {  # by task and check: the section that teaches what is looked at
         "f_implicit: A second derivative",
         extremes=SHIFT,
     ),
+    "GatherRows": {"value": GATHER, "parts": GATHER, "whole": WHOSE, "second_order": WHOSE, "contract": KEEP},
+    "VocabLoss": _four(VOCABULARY, VOCABULARY, VOCABULARY, far=SHIFT),
     "RowNorm": _four(SHIFT, STRIDES, ROOT, zeros=ROOT),
     "Normalize": _four(BY_NORM, STRIDES, WILD, short=ROOT),
     "CrossEntropy": _four(
@@ -441,6 +448,14 @@ RUN = {  # by mistake, or by task and mistake: the page that runs this very mist
     "PACT.alpha_counts": "ReLU.upstream_ignored",
     "PACT.one_when_frozen": COUNT,
     "SymmetricClip.lower_sign_forgotten": "SymmetricClip.lower_sign_forgotten",
+    "GatherRows.slice_not_added": ACROSS,
+    "GatherRows.times_the_number_of_ranks": ACROSS,
+    "GatherRows.buffer_in_float32": BUFFER,
+    "GatherRows.gradient_in_float32": BUFFER,
+    "GatherRows.room_of_the_longest": SHAPE,
+    "GatherRows.gradient_not_cut": SHAPE,
+    "VocabLoss.maximum_of_each_rank": ACROSS,
+    "VocabLoss.no_shift": NO_SHIFT,
     "RowNorm.upstream_contiguous": STRIDES,
     "RowNorm.nan_at_zeros": NORM_AT_0,
     "RowNorm.masked_after": POISON,
@@ -597,6 +612,29 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "PACT.order_reversed": ENGINE,
     "PACT.needs_mixed_up": FLAGS,
     "PACT.alpha_detached": SAVE,
+    "GatherRows.first_rank_alone": WHOSE,
+    "GatherRows.averaged": WHOSE,
+    "GatherRows.sum_written_into_g": IN_PLACE,
+    "GatherRows.sum_written_into_all": IN_PLACE,
+    "GatherRows.padding_cleared": IN_PLACE,
+    "GatherRows.copies_are_one_memory": GATHER,
+    "GatherRows.input_saved": SAVE,
+    "GatherRows.output_saved": SAVE,
+    "VocabLoss.softmax_saved": "07_logsumexp: What a copy loses",
+    "VocabLoss.lse_saved": "07_logsumexp: What a copy loses",
+    "VocabLoss.saves_copy_of_output": SAVE,
+    "VocabLoss.lse_detached": OPERATION,
+    "VocabLoss.constant_upstream": OPERATION,
+    "VocabLoss.subtracted_in_place": OPERATION,
+    "VocabLoss.axis_not_added": AXES,
+    "VocabLoss.words_of_all_rows": REDUCTIONS,
+    "VocabLoss.copies_added": WHOSE,
+    "VocabLoss.divided_by_ranks": WHOSE,
+    "VocabLoss.writes_into_input": IN_PLACE,
+    "VocabLoss.writes_into_target": IN_PLACE,
+    "VocabLoss.target_as_attribute": ATTRIBUTE,
+    "VocabLoss.output_as_attribute": 'errata: "An output may hang on ctx as well as an input"',
+    "VocabLoss.mask_saved": SAVE,
     "RowNorm.saves_copy_of_output": SAVE,
     "RowNorm.mask_saved": SAVE,
     "RowNorm.epsilon_under_root": NORM_AT_0,
