@@ -73,11 +73,14 @@ def _upstreams(d: Draw, shared: bool) -> list[Case]:
 
     one = torch.zeros(3, 6, 2, dtype=DOUBLE)
     one[1] = d.normal(6, 2)
+    first = torch.zeros(3, 6, 2, dtype=DOUBLE)
+    first[0] = d.normal(6, 2)
     last = torch.zeros(3, 6, 2, dtype=DOUBLE)
     last[2] = d.normal(6, 2)
     return [
         case("the upstream gradients all alike", d.normal(1, 6, 2).expand(3, 6, 2)),
         case("an upstream gradient on one rank alone", one),
+        case("an upstream gradient on the first rank alone", first),
         case("an upstream gradient on the last rank alone", last),
         case("a transposed upstream gradient", d.normal(2, 6, 3).permute(2, 1, 0)),
         case("every second number upstream", d.normal(3, 6, 4)[..., ::2]),
@@ -548,6 +551,22 @@ def starts_by_own_size(ctx, g):
 
 @wrong.backward(
     "parts",
+    "Your start is set to the size of the rank before, and not moved on by it (start = n in place of start += n): from the third rank "
+    "on the slice is another's.",
+)
+def start_is_the_last_size(ctx, g):
+    whole = g if ctx.shared else g.sum(0).expand_as(g)
+    grad = g.new_zeros(ctx.shape)
+    start = 0
+    for rank, n in enumerate(ctx.sizes):
+        part = whole[rank, start : start + n]
+        grad[rank, : len(part)] = part
+        start = n
+    return grad, None, None
+
+
+@wrong.backward(
+    "parts",
     "Every rank gets the slice of rank 0: your start is never moved on. Rank r's slice begins after the rows of the ranks "
     "before it.",
 )
@@ -617,6 +636,16 @@ def copies_averaged(ctx, g):
 def divided_where_shared(ctx, g):
     parts = _right(ctx, g)
     return _placed(ctx, [part / len(parts) for part in parts] if ctx.shared else parts)
+
+
+@wrong.backward(
+    "whole",
+    "With a shared loss you multiply by the number of ranks, which is what adding equal copies comes to. Each rank has the whole "
+    "upstream gradient: pass its slice on as it is.",
+)
+def multiplied_where_shared(ctx, g):
+    parts = _right(ctx, g)
+    return _placed(ctx, [part * len(parts) for part in parts] if ctx.shared else parts)
 
 
 @wrong.backward(
@@ -734,6 +763,17 @@ def nobody_has_rows(x, sizes, shared):
 
 
 @wrong.forward(
+    "value",
+    "Your forward takes the shape of x apart into three numbers, or writes out three dimensions. After the room there may be any "
+    "number of them, also none: x.shape[2:] has them all.",
+)
+def three_dimensions_only(x, sizes, shared):
+    ranks, _, columns = x.shape
+    rows = _rows(x, sizes)
+    return rows.expand(ranks, len(rows), columns).clone()
+
+
+@wrong.forward(
     "contract",
     "Your forward writes zeros into the padding of x. x is the caller's, padding and all: leave it, nobody reads it.",
 )
@@ -774,6 +814,15 @@ def zeros_returned(ctx, g):
 )
 def sum_detached(ctx, g):
     return _placed(ctx, _own(ctx, g) if ctx.shared else g.detach().sum(0).split(ctx.sizes))
+
+
+@wrong.backward(
+    "second_order",
+    "With a shared loss your gradient is cut off from the graph, by detach, .data or no_grad. Nothing crosses the ranks there, and yet it "
+    "depends on the upstream gradient: leave that out.",
+)
+def slice_detached(ctx, g):
+    return _placed(ctx, _own(ctx, g.detach()) if ctx.shared else _summed(ctx, g))
 
 
 @wrong.backward("contract", WRITES_INTO_UPSTREAM)

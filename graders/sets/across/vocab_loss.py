@@ -464,6 +464,39 @@ def first_word_left_out(logits, target):
 
 @wrong.forward(
     "value",
+    "A rank that lies after the owner takes the target for its own: its place there is below 0, which at < words lets pass. A rank "
+    "has it where 0 <= at < words.",
+)
+def lower_bound_forgotten(logits, target):
+    at, _ = _at(logits, target)
+    here = at < logits.shape[2]
+    picked = logits.gather(2, at.clamp(0, logits.shape[2] - 1)[..., None])[..., 0].where(here, 0)
+    return _lse(logits) - picked.sum(0)
+
+
+@wrong.forward(
+    "value",
+    "The first word of the next rank counts twice: at <= words lets it pass, and clamp makes it this rank's last. A rank has the "
+    "target where 0 <= at < words.",
+)
+def next_rank_s_first_word(logits, target):
+    at, _ = _at(logits, target)
+    here = (at >= 0) & (at <= logits.shape[2])
+    picked = logits.gather(2, at.clamp(0, logits.shape[2] - 1)[..., None])[..., 0].where(here, 0)
+    return _lse(logits) - picked.sum(0)
+
+
+@wrong.forward(
+    "value",
+    "You add lse minus the picked logit over the ranks, and so lse as often as there are ranks. All of them have it: add the picked logits "
+    "alone.",
+)
+def lse_added_by_every_rank(logits, target):
+    return len(logits) * _lse(logits) - _right(logits, target)
+
+
+@wrong.forward(
+    "value",
     "The sum of exponentials is not added over the ranks: your lse is that of one rank's words. The maximum has crossed the ranks, "
     "the sum has to as well.",
 )
@@ -648,6 +681,26 @@ def log_of_the_probability(logits, target):
 
 
 @wrong.forward(
+    "far",
+    "You add a small number before the logarithm so that it stays finite. Far below the maximum that number is all there is: the loss is "
+    "lse minus the logit, which needs none.",
+)
+def epsilon_in_the_logarithm(logits, target):
+    e = (logits - logits.amax((0, 2))[:, None]).exp()
+    return -(_right(e, target) / e.sum((0, 2)) + 1e-12).log()
+
+
+@wrong.backward(
+    "gradient",
+    "You add a small number to the sum of the exponentials before you divide. After the shift the sum is at least 1, and needs none.",
+    saves=lambda logits, target, loss: (logits, target),
+)
+def epsilon_in_the_sum(logits, target, g):
+    e = (logits - logits.amax((0, 2))[:, None]).exp()
+    return g[:, None] * (e / (e.sum((0, 2)) + 1e-8)[:, None] - _one(logits, target)), None
+
+
+@wrong.forward(
     "value",
     "You lay all words of a row side by side and call torch's cross-entropy, softmax or logsumexp. The task is to make it of exp, "
     "sums and log, of what each rank has.",
@@ -710,6 +763,27 @@ def sign_flipped(logits, target, loss, g):
 )
 def one_added(logits, target, loss, g):
     return g[:, None] * (_p(logits, target, loss) + _one(logits, target)), None
+
+
+@wrong.backward(
+    "gradient",
+    "Your one-hot has the words of a row side by side, and a reshape alone doesn't bring the ranks to the front: from (rows, ranks, "
+    "words) it takes a transpose(0, 1).",
+)
+def one_hot_not_turned(logits, target, loss, g):
+    ranks, rows, words = logits.shape
+    one = F.one_hot(target, ranks * words).to(logits.dtype).reshape(ranks, rows, words)
+    return g[:, None] * (_p(logits, target, loss) - one), None
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward calls torch's softmax or logsumexp. The task is to make it of exp, sums and log, of what each rank has.",
+)
+def softmax_of_torch_s(logits, target, loss, g):
+    p = torch.softmax(logits.transpose(0, 1).flatten(1), 1)
+    p = p.reshape(logits.transpose(0, 1).shape).transpose(0, 1)
+    return g[:, None] * (p - _one(logits, target)), None
 
 
 @wrong.backward(
@@ -793,6 +867,49 @@ def one_shift_for_all_rows_in_backward(logits, target, g):
 def maximum_of_each_rank_in_backward(logits, target, g):
     e = (logits - logits.amax(2, keepdim=True)).exp()
     return g[:, None] * (e / e.sum((0, 2))[:, None] - _one(logits, target)), None
+
+
+@wrong.backward(
+    "far",
+    "Where all of a rank's words are -inf, its own maximum in your backward is -inf too, and -inf - -inf is nan. Subtract what all ranks "
+    "share: lse, or the maximum over the ranks.",
+    saves=lambda logits, target, loss: (logits, target),
+)
+def nan_in_backward_on_a_rank_of_padding(logits, target, g):
+    m = logits.amax(2, keepdim=True)
+    e = (logits - m).exp() * (m - m.amax(0)).exp()
+    return g[:, None] * (e / e.sum((0, 2))[:, None] - _one(logits, target)), None
+
+
+@wrong.backward(
+    "second_order",
+    "Your first derivative is right and your second is wrong: you save the softmax that forward made, and it's a constant in backward. Save "
+    "the logits, and make it there.",
+    saves=lambda logits, target, loss: (_p(logits, target, loss), target),
+)
+def probabilities_saved(p, target, g):
+    return g[:, None] * (p - _one(p, target)), None
+
+
+@wrong.backward(
+    "second_order",
+    "Your first derivative is right and your second is wrong: you save the target's logit that forward picked, and to torch that's a "
+    "constant. Pick it from the saved logits again.",
+    saves=lambda logits, target, loss: (logits, target, loss, _right(logits, target)),
+)
+def right_logit_saved(logits, target, loss, right, g):
+    return g[:, None] * ((logits - right[:, None] - loss[:, None]).exp() - _one(logits, target)), None
+
+
+@wrong.backward(
+    "second_order",
+    "Your second derivative lacks the part through the sum of the exponentials: it's cut off (detach, item, no_grad). It changes with "
+    "every logit: divide by it as it is.",
+    saves=lambda logits, target, loss: (logits, target),
+)
+def sum_detached(logits, target, g):
+    e = (logits - logits.amax((0, 2)).detach()[:, None]).exp()
+    return g[:, None] * (e / e.sum((0, 2)).detach()[:, None] - _one(logits, target)), None
 
 
 @wrong.backward(
