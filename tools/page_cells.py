@@ -6,6 +6,7 @@ statement above that binds each of them, and what that needs in turn. A turn abo
 
 import ast
 import builtins
+import symtable
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from nbformat import NotebookNode
 from tools.turns import MARK, filled, named, turns
 
 KINDS = ("turn", "misconception")
+COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")  # they run where they stand
 GIVEN = {"coach", *dir(builtins)}
 SKIPPED = ("matplotlib", "numpy", "IPython", "graders", "warnings")  # what a page has not, and its cells can do without
 
@@ -51,12 +53,21 @@ class PageCell:
 
 @dataclass(frozen=True)
 class _Statement:
-    """A statement at a notebook's top level, the names it binds or changes, and those it uses."""
+    """A statement at a notebook's top level.
+
+    Args:
+        text: its lines.
+        binds: the names that it binds.
+        changes: those of which it changes a part.
+        now: those that it uses when it runs.
+        later: those that functions in it use when they are called.
+    """
 
     text: str
     binds: frozenset[str]
     changes: frozenset[str]
-    uses: frozenset[str]
+    now: frozenset[str]
+    later: frozenset[str]
 
 
 def _bound(target: ast.expr) -> tuple[set[str], set[str]]:
@@ -98,16 +109,27 @@ def _statement(text: str, node: ast.stmt) -> _Statement | None:
             return None
     else:
         return None
-    return _Statement(text, frozenset(binds), frozenset(changes), frozenset(used(node)))
+    now, later = used(text)
+    return _Statement(text, frozenset(binds), frozenset(changes), frozenset(now), frozenset(later))
 
 
-def used(tree: ast.AST) -> set[str]:
-    """Return the names that code loads, wherever; what it binds itself is among them."""
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - GIVEN
+def used(code: str) -> tuple[set[str], set[str]]:
+    """Return the names of its module that code uses as it runs, and those that its functions use when called."""
+    now: set[str] = set()
+    later: set[str] = set()
+    tables = [(symtable.symtable(code, "", "exec"), now)]
+    while tables:
+        table, into = tables.pop()
+        top = table.get_type() == "module"
+        into |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (top or s.is_global())}
+        for child in table.get_children():
+            apart = child.get_type() == "function" and child.get_name() not in COMPREHENSIONS
+            tables.append((child, later if apart else into))
+    return now - GIVEN, later - GIVEN
 
 
-def statements(source: str) -> Iterator[_Statement]:
-    """Yield the statements of a cell that later ones may need."""
+def statements(source: str, parts: bool = False) -> Iterator[_Statement]:
+    """Yield the statements of a cell that later ones may need; all of them for the `parts` of what runs."""
     try:
         tree = ast.parse(source)
     except SyntaxError:  # a magic
@@ -115,24 +137,51 @@ def statements(source: str) -> Iterator[_Statement]:
     lines = source.splitlines()
     for node in tree.body:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-        found = _statement("\n".join(lines[first - 1 : node.end_lineno]), node)
+        text = "\n".join(lines[first - 1 : node.end_lineno])
+        found = _statement(text, node)
+        if found is None and parts:
+            now, later = used(text)
+            found = _Statement(text, frozenset(_names(node)), frozenset(), frozenset(now), frozenset(later))
         if found:
             yield found
+
+
+def _names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement of any kind binds, a loop's too."""
+    stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return {n.id for n in stored}
+
+
+def wanted(code: str) -> set[str]:
+    """Return the names that code needs from above it."""
+    now: set[str] = set()
+    later: set[str] = set()
+    bound: set[str] = set()
+    for statement in statements(code, parts=True):
+        now |= statement.now - bound
+        later |= statement.later
+        bound |= statement.binds
+    return now | (later - bound)
 
 
 def needed(cells: list[str], code: str) -> str:
     """Return the statements of earlier cells that code needs, in their order."""
     above = [statement for cell in cells for statement in statements(cell)]
-    wanted = used(ast.parse(code))
-    kept = []
-    for statement in reversed(above):
-        if statement.binds & wanted:
-            wanted -= statement.binds
-        elif not statement.changes & wanted:
+    kept: set[int] = set()
+    todo = [(name, len(above)) for name in sorted(wanted(code))]
+    seen = set(todo)
+    while todo:
+        name, end = todo.pop()
+        binder = next((i for i in reversed(range(end)) if name in above[i].binds), None)
+        if binder is None:
             continue
-        kept.append(statement.text)
-        wanted |= statement.uses | statement.changes
-    return "\n".join(reversed(kept))
+        changers = [i for i in range(binder + 1, len(above)) if name in above[i].changes]
+        for i in {binder, *changers} - kept:
+            kept.add(i)
+            fresh = {(n, i) for n in above[i].now | above[i].changes} | {(n, len(above)) for n in above[i].later}
+            todo += sorted(fresh - seen)
+            seen |= fresh
+    return "\n".join(above[i].text for i in sorted(kept))
 
 
 def page_cells(notebook: NotebookNode) -> Iterator[PageCell]:
