@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from course_source import RUN
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
@@ -24,6 +25,7 @@ MADE_OF = ("book/_page", "book/_live", "graders", "tools/page_tasks.py", "tools/
 BEGIN, END = '<div class="live-tasks">', '<i class="live-tasks-end"></i>'
 BOX = '<div class="live-task"'
 TASKS = re.compile(rf"{BEGIN}(.*?){END}\s*</div>", re.DOTALL)
+HERE = "<p>What has a <em>Run</em> button above it runs right here, with nothing installed. For all of it:</p>"
 OPEN = '<p class="live-open" hidden></p>'  # page.js puts a button there
 DONE = (
     ("the check below prints `right` down to its last line", "every check below holds"),
@@ -34,6 +36,7 @@ LABEL = "Wrong version: runs, and is wrong"
 WRONG = "        # wrong: the slope is -2 * x * y\n        return g * (-2 * x)"
 MENDED = "        return g * (-2 * x) * torch.exp(-x * x)"
 CARD = re.compile(r"\A## (\w+)\n\n\*(.+?)\*\n")
+HANDED_IN = re.compile(r"^- After you hand in,.*\n", re.MULTILINE)  # of the fine print: not here
 FINE = re.compile(r"<details><summary>Fine print</summary>.*?</details>", re.DOTALL)
 
 
@@ -57,7 +60,7 @@ def task_cells(path: Path, wanted: list[str]) -> list[nbformat.NotebookNode]:
     """Return the exercises of a set as cells of its chapter: each task's text and hints, in a box with its name."""
     made = [BEGIN]
     for cell in nbformat.read(path, 4).cells:
-        text = cell.source.replace("../../book/", "")
+        text = HANDED_IN.sub("", cell.source.replace("../../book/", ""))
         card = CARD.match(text)
         if cell.id.endswith("-title"):
             made += FINE.findall(text)
@@ -79,7 +82,10 @@ def add_tasks(app: Sphinx, page: str, source: list[str]) -> None:
     notebook = nbformat.reads(source[0], 4)
     texts = [cell.source if cell.cell_type == "markdown" else "" for cell in notebook.cells]
     at = next(i for i, text in enumerate(texts) if text.startswith("## Exercises"))
-    notebook.cells[at + 1 : at + 1] = task_cells(exercises(app, page), page_tasks.TASKS)
+    own, mark, rest = texts[at].partition("\n## ")  # the section may share its cell with the one after it
+    notebook.cells[at].source = own
+    after = [nbformat.v4.new_markdown_cell(mark.lstrip("\n") + rest)] if rest else []
+    notebook.cells[at + 1 : at + 1] = [*task_cells(exercises(app, page), page_tasks.TASKS), *after]
     source[0] = nbformat.writes(notebook)
 
 
@@ -105,7 +111,7 @@ def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
         return
     found = TASKS.search(context["body"])
     assert found is not None  # add_tasks put it there
-    context["body"] = context["body"].replace(found[0], OPEN)
+    context["body"] = context["body"].replace(found[0], OPEN).replace(RUN, RUN + HERE, 1)
     cells = {
         cell.name: {"before": cell.before, "after": cell.after, "solution": cell.solution}
         for cell in page_cells.of_page(Path(app.srcdir), page)

@@ -6,7 +6,6 @@
  */
 "use strict";
 window.live = (() => {
-  const article = document.querySelector(".bd-article");
   const base = new URL(document.documentElement.dataset.content_root, location.href).href;
   const page = location.href.replace(/[?#].*/, "").slice(base.length).replace(/\.html$/, "");
   const KEY = "custom-gradients"; // of page.js: what it forgets is forgotten here
@@ -102,6 +101,16 @@ window.live = (() => {
     }
   }
 
+  // A cell whose checks held once keeps its mark, whatever is written there later.
+  function hold(name) {
+    const all = memory();
+    all.held ??= {};
+    all.held[page] = [...new Set([...(all.held[page] ?? []), name])];
+    try {
+      localStorage.setItem(KEY, JSON.stringify(all));
+    } catch {}
+  }
+
   // ---------------------------------------------------------------- an editor
   const INDENT = "    ";
   let count = 0;
@@ -112,7 +121,7 @@ window.live = (() => {
       autocorrect: "off", wrap: "off", rows: "4",
     });
     const lines = element("div", { class: "live-lines", "aria-hidden": "true" });
-    const how = element("p", { class: "live-how", id: `${id}-how` }, "Ctrl + Enter runs. Tab indents; after Escape it leaves the editor.");
+    const how = element("p", { class: "live-how", id: `${id}-how` }, "Ctrl + Enter runs. Tab indents; after Escape it leaves the editor. A cell knows the book's code above it, not what you wrote in others.");
     let leaving = false;
     let marked = null;
 
@@ -164,22 +173,27 @@ window.live = (() => {
       node: element("div", { class: "live-editor" }, element("div", { class: "live-code" }, lines, area), how),
       area,
       set(value) {
-        area.value = value;
-        marked = null;
-        fit();
+        area.focus();
+        area.select();
+        insert(value); // so that it can be undone
       },
       mark(line) {
         marked = line;
         fit();
       },
+      // Choose what is to be written over: the statement that raises, or the None; else stand at the end of the code.
       at(words) {
+        if (matchMedia("(hover: none)").matches) return; // a telephone would draw its keyboard over the answer
         const place = area.value.indexOf(words);
         area.focus({ preventScroll: true });
-        if (place >= 0) {
-          const start = area.value.lastIndexOf("\n", place) + 1;
-          const end = area.value.indexOf("\n", place);
-          area.setSelectionRange(start, end < 0 ? area.value.length : end);
-        }
+        if (place < 0) return;
+        const start = area.value.lastIndexOf("\n", place) + 1;
+        const [line] = area.value.slice(start).split("\n");
+        const [code] = line.split("  # ");
+        const none = code.indexOf("None");
+        const raises = code.trimStart().startsWith("raise ");
+        const from = raises ? code.length - code.trimStart().length : none < 0 ? code.length : none;
+        area.setSelectionRange(start + from, start + (raises || none < 0 ? code.length : none + 4));
       },
     };
   }
@@ -193,6 +207,7 @@ window.live = (() => {
       return element("div", { class: kind ? `live-line live-${kind}` : "live-line" }, line || " ");
     });
   }
+  const shownAsPrinted = (printed) => element("pre", { class: "live-printed", tabindex: "0" }, printed.replace(/\n$/, ""));
 
   function failed({ type, message, line }, where) {
     if (message.includes(ELSEWHERE) || type === "NotInPage") {
@@ -206,9 +221,10 @@ window.live = (() => {
   }
 
   // ---------------------------------------------------------------- a cell
+  let others = Promise.resolve(); // cells run one after another: the clock of one does not count another's time
   // name: under which it is kept; text: as the book has it; parts: what runs before and after it, and a solution; asks:
-  // whether its solution is worth points.
-  function cell({ name, text, about, parts, asks = false }) {
+  // whether its solution is worth points; held: called once all checks hold.
+  function cell({ name, text, about, parts, asks = false, held }) {
     let running = null; // what tells one run from the next
     const out = element("div", { class: "live-out", role: "status" });
     const edit = editor(kept(name) ?? text, about, () => go(), (value) => {
@@ -224,19 +240,24 @@ window.live = (() => {
         solution.textContent = "Not passed yet. Show it all the same";
         return;
       }
-      solution.textContent = "Show a solution";
+      if (hideSolution()) return;
       await pageData();
-      const code = (await parts()).solution;
-      const shown = element("details", { class: "live-solution", open: "" }, element("summary", {}, "A solution"), element("pre", {}, code));
-      node.querySelector(".live-solution")?.remove();
-      out.after(shown);
+      const code = element("pre", { tabindex: "0" }, (await parts()).solution);
+      const shown = element("div", { class: "live-solution", role: "group", "aria-label": "A solution" }, code);
+      bar.after(shown);
+      solution.textContent = "Hide the solution";
     });
+    function hideSolution() {
+      solution.textContent = "Show a solution";
+      const shown = node.querySelector(".live-solution");
+      shown?.remove();
+      return shown;
+    }
     const again = button("Reset", () => {
-      keep(name, null);
       edit.set(text);
+      keep(name, null);
       out.replaceChildren();
-      node.querySelector(".live-solution")?.remove();
-      edit.area.focus();
+      hideSolution();
     });
     const bar = element("div", { class: "live-bar" }, runs, again, solution, note);
     const node = element("div", { class: "live-cell" }, edit.node, bar, out);
@@ -249,13 +270,25 @@ window.live = (() => {
       out.replaceChildren(element("p", {}, "Stopped."));
     }
 
+    // What is said stays in sight, however long the code is.
+    function reveal() {
+      const low = Math.min(out.getBoundingClientRect().bottom, bar.getBoundingClientRect().top + innerHeight * 0.7);
+      if (low > innerHeight) scrollBy({ top: low - innerHeight + 16 });
+    }
+
     async function go() {
       if (running) return;
       const own = (running = {});
       runs.textContent = "Stop";
       edit.mark(null);
       const say = (words) => out.replaceChildren(element("p", { class: "live-waiting" }, words));
+      const earlier = others;
+      let done;
+      others = new Promise((resolve) => (done = resolve));
+      say("Waiting for the cell that runs …");
+      await earlier;
       try {
+        if (running !== own) return;
         await python(say);
         say("Running …");
         const { before, after } = await parts();
@@ -271,7 +304,8 @@ window.live = (() => {
           if (!code) continue;
           const answer = await step(code);
           if (running !== own) return; // it was stopped
-          if (tell && answer.printed) shown.push(...said(answer.printed));
+          const coached = code === after && after.startsWith("coach(");
+          if (tell && answer.printed) shown.push(...(coached || /^[✓✗]/.test(answer.printed) ? said(answer.printed) : [shownAsPrinted(answer.printed)]));
           if (answer.cut) shown.push(element("p", {}, "More was printed; the page shows the first 20,000 characters."));
           if (answer.error) {
             shown.push(failed(answer.error, where));
@@ -279,16 +313,22 @@ window.live = (() => {
             break;
           }
         }
-        if (shown.some((line) => HOLDS.test(line.textContent))) passed = true;
+        if (shown.some((line) => HOLDS.test(line.textContent))) {
+          passed = true;
+          hold(name);
+          held?.();
+        }
         if (!shown.length) shown.push(element("p", {}, "It ran, and printed nothing."));
         const seconds = ((performance.now() - began) / 1000).toFixed(1);
         out.replaceChildren(...shown, element("p", { class: "live-torch" }, `Ran in ${seconds} s, on ${runtime.name}.`));
       } catch (problem) {
         out.replaceChildren(element("p", { class: "live-wrong" }, `The page's Python did not start: ${problem.message}. Reload the page, or run the notebook in Jupyter.`));
       } finally {
+        done();
         if (running === own) {
           running = null;
           runs.textContent = "Run";
+          reveal();
         }
       }
     }
@@ -317,11 +357,21 @@ window.live = (() => {
       return { ...own, solution: solutionOf(set, name.slice("misconception:".length).split(".")[0]) };
     };
     const about = wrong ? "A wrong version: mend it until the checks hold" : "Your turn: write here";
-    const made = cell({ name, text, about, parts });
+    const made = cell({ name, text, about, parts, held: () => mark(box) });
+    const look = getComputedStyle(input.querySelector("pre"));
+    for (const part of ["fontSize", "lineHeight"]) made.node.style.setProperty(`--live-${part.toLowerCase()}`, look[part]);
     input.hidden = true;
     input.after(made.node);
     opened.set(box, made);
     return made;
+  }
+
+  // Say of a turn, a wrong version or an exercise that its checks hold.
+  function mark(box) {
+    const line = box.querySelector(".rank") ?? box.querySelector("p");
+    if (box.classList.contains("live-held")) return;
+    box.classList.add("live-held");
+    line.append(element("span", { class: "live-done" }, " ✓ all checks hold"));
   }
 
   async function tasks(place) {
@@ -335,7 +385,12 @@ window.live = (() => {
         const before = "import torch\nimport torch.nn.functional as F\nfrom torch.autograd import Function";
         return { before, after: `coach(${name})`, solution: solutionOf(set, name) };
       };
-      const made = cell({ name: `task:${name}`, text: starts[name].trimEnd(), about: `Your ${name}: write here`, parts, asks: true });
+      const title = task.querySelector("p");
+      title.setAttribute("role", "heading");
+      title.setAttribute("aria-level", "3");
+      const held = () => mark(task);
+      const made = cell({ name: `task:${name}`, text: starts[name].trimEnd(), about: `Your ${name}: write here`, parts, asks: true, held });
+      if (memory().held?.[page]?.includes(`task:${name}`)) mark(task);
       const hints = task.querySelector("details:has(> summary)");
       const last = [...task.querySelectorAll(":scope > details")].find((d) => d.querySelector("summary").textContent.startsWith("Hint"));
       (last ?? hints ?? task.lastElementChild).before(made.node);
@@ -347,5 +402,5 @@ window.live = (() => {
 
   const style = element("link", { rel: "stylesheet", href: `${base}_static/live/live.css` });
   document.head.append(style);
-  return { open, tasks, kept, article };
+  return { open, tasks, mark };
 })();

@@ -170,8 +170,8 @@
   }
 
   function goOn() {
-    const { last, read, answers, cells } = recall();
-    if (!last && !read.length && !Object.keys(answers).length && !cells) return;
+    const { last, read, answers, cells, held } = recall();
+    if (!last && !read.length && !Object.keys(answers).length && !cells && !held) return;
     const line = element("p", { class: "continue", tabindex: "-1" });
     if (last) {
       const to = element("a", { href: `${base}${last.page}.html#${last.place}` }, last.section);
@@ -234,6 +234,7 @@
   }
 
   const written = recall().cells?.[page] ?? {};
+  const held = recall().held?.[page] ?? [];
   for (const cell of article.querySelectorAll(".cell.live")) {
     const name = [...cell.classList].find((each) => /^tag_(turn|misconception):/.test(each)).slice(4);
     const word = name in written ? "Go on" : "Run";
@@ -244,12 +245,16 @@
       return made.go();
     });
     start.setAttribute("aria-label", `${word}: ${cell.querySelector(".rank").textContent}`);
+    if (held.includes(name)) {
+      cell.classList.add("live-held");
+      cell.querySelector(".rank").append(element("span", { class: "live-done" }, " ✓ all checks hold"));
+    }
     cell.querySelector(".rank").append(start);
   }
   for (const place of article.querySelectorAll(".live-open")) {
     place.hidden = false;
     place.append(
-      live("Do them here, in the page", async () => {
+      live(Object.keys(written).some((name) => name.startsWith("task:")) ? "Go on with the exercises" : "Do the exercises here, in the page", async () => {
         const box = await window.live.tasks(place);
         box.tabIndex = -1;
         box.focus({ preventScroll: true });

@@ -144,11 +144,11 @@ def test_by_keyboard_alone(alone: Callable[..., Asking]) -> None:
     area = cell.locator("textarea")
     expect(area).to_be_focused()
     before = area.input_value()
-    page.keyboard.type("pass")  # in the place of the line that is selected
+    page.keyboard.type("pass")  # in the place of the statement that is selected
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     page.keyboard.type("y = x")
-    assert area.input_value().endswith("pass\n    y = x")
+    assert area.input_value().endswith("        pass\n            y = x")
     for _ in range(30):
         page.keyboard.press("Control+z")
     assert area.input_value() == before
@@ -219,6 +219,44 @@ def test_a_loop_is_stopped_by_the_clock_and_by_its_reader(alone: Callable[..., A
     assert "All 5 checks hold." in _mended(page.locator(RELU))  # the coach has its tasks in the new runtime, too
 
 
+def test_a_cell_waits_for_another_and_its_clock_starts_then(alone: Callable[..., Asking]) -> None:
+    page = alone().page
+    first, second = page.locator(".cell.tag_turn\\:numbers"), page.locator(RELU)
+    started(first)
+    started(second)
+    first.locator("textarea").fill("while True:\n    pass")
+    second.locator("textarea").fill(
+        second.locator("textarea").input_value().replace(BLANK, "return torch.where(x > 0, g, 0)")
+    )
+    first.locator(".live-run").click()
+    second.locator(".live-run").click()
+    expect(second.locator(".live-out")).to_have_text("Waiting for the cell that runs …")
+    expect(first.locator(".live-wrong")).to_contain_text("stopped after 5 seconds", timeout=WAIT)
+    expect(second.locator(".live-out")).to_contain_text("All 5 checks hold.", timeout=WAIT)
+
+
+def test_what_holds_keeps_its_mark_and_a_reset_can_be_undone(alone: Callable[..., Asking]) -> None:
+    page = alone().page
+    cell = page.locator(RELU)
+    assert "All 5 checks hold." in _mended(cell)
+    expect(cell.locator(".rank")).to_contain_text("✓ all checks hold")
+    mine = cell.locator("textarea").input_value()
+    cell.get_by_role("button", name="Reset").click()
+    assert BLANK in cell.locator("textarea").input_value()
+    page.keyboard.press("Control+z")
+    assert cell.locator("textarea").input_value() == mine
+    page.reload()
+    expect(cell.locator(".rank")).to_contain_text("✓ all checks hold")
+    expect(page.locator("section#exercises > .live-open button")).to_be_visible()
+
+
+def test_what_is_printed_does_not_bury_what_is_said(alone: Callable[..., Asking]) -> None:
+    cell = alone().page.locator(".cell.tag_turn\\:numbers")
+    started(cell)
+    run(cell, "mine = [31.0, None]", "mine = [31.0, 21.0]\nfor i in range(500):\n    print(i)")
+    assert cell.locator(".live-out").bounding_box()["height"] < 500
+
+
 def _mended(cell: Locator) -> str:
     started(cell)
     return run(cell, BLANK, "return torch.where(x > 0, g, 0)")
@@ -235,7 +273,7 @@ def test_a_wrong_version_is_mended(alone: Callable[..., Asking]) -> None:
 
 def test_a_set_is_done_in_the_page(alone: Callable[..., Asking]) -> None:
     page = alone(size=NARROW).page
-    page.get_by_role("button", name="Do them here, in the page").click()
+    page.get_by_role("button", name="Do the exercises here, in the page").click()
     tasks = page.locator(".live-task")
     expect(tasks).to_have_count(3)
     assert [task.get_attribute("data-task") for task in tasks.all()] == ["Square", "LeakyReLU", "Tanh"]
@@ -295,7 +333,7 @@ def test_a_screen_reader_finds_nothing_amiss(look: str, visit: Callable[..., Wat
     cell = watched.page.locator(RELU)
     started(cell)
     run(cell, BLANK, "return (x > 0).to(g.dtype)")
-    watched.page.get_by_role("button", name="Do them here, in the page").click()
+    watched.page.get_by_role("button", name="Do the exercises here, in the page").click()
     expect(watched.page.locator(".live-task")).to_have_count(3)
     assert page_checks.inaccessible(watched, look) == []
     if look in page_checks.CONTRAST:
