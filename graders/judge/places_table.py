@@ -619,7 +619,6 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "GatherRows.padding_cleared": IN_PLACE,
     "GatherRows.copies_are_one_memory": GATHER,
     "GatherRows.input_saved": SAVE,
-    "GatherRows.output_saved": SAVE,
     "VocabLoss.softmax_saved": "07_logsumexp: What a copy loses",
     "VocabLoss.lse_saved": "07_logsumexp: What a copy loses",
     "VocabLoss.saves_copy_of_output": SAVE,
