@@ -479,6 +479,20 @@ def functions() -> Iterator[str]:
             head = APART.format(more="", forward=value, setup=setup, g="g", backward=backward)
             for end in ends[::3]:
                 yield head + end
+    for forward, setup in (
+        ("return x", "ctx.save_for_backward(*inputs)"), ("return x", "ctx.save_for_backward(output)"), ("return x", "pass"), ("return x.view_as(x)", "ctx.save_for_backward(*inputs)"),
+        ("return x.view_as(x)", "ctx.save_for_backward(output)"), ("x.mul_(2); return x", "ctx.mark_dirty(inputs[0]); ctx.save_for_backward(output)"), ("x.mul_(2); return x", "ctx.save_for_backward(*inputs)"),
+        ("return x, x * 2", "ctx.save_for_backward(*inputs)"), ("return x * 1", "ctx.save_for_backward(output)"),
+    ):  # fmt: skip
+        head = APART.format(more="", forward=forward, setup=setup, g="*g", backward="return g[0] * 3")
+        for end in (
+            "G(lambda x: A.apply(x * 1), I('a'))",
+            "G(A.apply, I('a'))",
+            "A.apply(X('a'))",
+            "with torch.no_grad():\n    y = A.apply(I('a'))\ny",
+            "x = I('a')\nA.apply(x * 1)[0].grad_fn.name()",
+        ):
+            yield head + end
     once = HEAD.format(
         more="",
         forward="ctx.save_for_backward(x); return x * x",
@@ -583,8 +597,20 @@ def single_masks() -> Iterator[str]:
         yield f"x = I('s')\nx[{key}].grad_fn.name()"
     yield "x = X('s')\ny = x[torch.tensor(True)]\ny[0] = 5\n[x, y]"
     yield "x = X('s')\ny = x[True]\ny[0] = 5\n[x, y]"
-    for value in ("X('a')", "X('s')", "X('a')[:2]", "I('k')", "torch.tensor(3)", "X('a')[x > 0]"):
+    for value in (
+        "X('a')",
+        "X('s')",
+        "X('a')[:2]",
+        "I('k')",
+        "torch.tensor(3)",
+        "X('a')[x > 0]",
+        "X('u')",
+        "X('u')[None]",
+        "X('a')[x > 1.5]",
+    ):
         yield f"x = I('a', 'f', False)\nx[x > 0] = {value}\nx"
+        yield f"x = I('a', 'f', False)\nx[x > 1.5] = {value}\nx"
+        yield f"w = I('a', 'f')\nx = w * 1\nx[x > 1.5] = {value}\n[x, grad(x, w, V(x))]"
         yield f"x = I('a', 'f', False)\nx[torch.tensor([1, 0])] = {value}\nx"
         yield f"x = I('a', 'f', False)\nx[1:4] = {value}\nx"
     yield "I('k')[True]"
@@ -738,11 +764,7 @@ def named() -> Iterator[str]:
         yield head + again.replace("B(Function)", "B(A)") + "x = I('a')\nB.apply(x)"
         yield "K = 3.0\n" + head.replace("x, k", "x, k=K * 2") + "K = 1.0\nx = I('a')\nA.apply(x).sum()"
         yield "K = 3.0\n" + head.replace("x, k", "x, k=K * 2") + "K = 1.0\nx = I('a')\nA.apply(x, k=1).sum()"
-        yield (
-            head.replace("def forward", "@staticmethod\n    def forward") + "x = I('a')\nA.apply(x, k=1)"
-            if False
-            else head + "A.apply(k=2, x=3)"
-        )
+        yield head + "A.apply(k=2, x=3)"
         yield (
             head.replace("    @staticmethod\n    def forward", "    @staticmethod  # here\n\n    def forward")
             + "A.apply(I('a'), k=3)"
@@ -835,11 +857,7 @@ def matrices() -> Iterator[str]:
                  "x[:, ::2] @ y[:, :2]", "x[0].outer(y[1]).T @ x[1]", "x[0] @ y.T.clone()", "(x @ y.T).exp()", "x @ y", "x[0] @ y", "x[0] @ y[0, :2]", "x[:, :0] @ y[:, :0].T", "x[0, 0] @ y", "x @ 3"):  # fmt: skip
         for kind in "df":
             yield f"G(lambda x, y: {code}, I('m', '{kind}'), I('n', '{kind}'))"
-        yield (
-            f"x, y = I('m'), I('n')\nz = {code}\n[z.grad_fn.name(), z._version, z.is_contiguous(), z._base is None]"
-            if False
-            else f"x, y = I('m'), I('n')\nz = {code}\n[z.grad_fn.name(), z._version]"
-        )
+        yield f"x, y = I('m'), I('n')\nz = {code}\n[z.grad_fn.name(), z._version]"
     for one, two in (("m", "w"), ("w", "w"), ("m", "n.T"), ("w", "n.T")):
         code = f"x, y = I('{one}') * 1, I('{two[0]}') * 1\nz = x @ y{two[1:]}\n"
         for change in ("x.mul_(2)", "y.mul_(2)", "z.mul_(2)"):
@@ -853,9 +871,9 @@ def matrices() -> Iterator[str]:
     for what in ("m", "s", "a", "e", "z", "o", "u", "g"):
         for kind in "df":
             for rest in ("", ", dim=-1", ", 2, 0, True", ", dim=(0, 1)", ", ord=2.0"):
-                if ("(0, 1)" in rest) == (what in "mo") or not rest.endswith(")"):
-                    if not (kind == "f" and what in "zog"):
-                        yield f"G(lambda x: torch.linalg.vector_norm(x{rest}), I('{what}', '{kind}'))"
+                fits = ("(0, 1)" in rest) == (what in "mo") or not rest.endswith(")")
+                if fits and not (kind == "f" and what in "zog"):
+                    yield f"G(lambda x: torch.linalg.vector_norm(x{rest}), I('{what}', '{kind}'))"
     yield "G(torch.linalg.vector_norm, torch.zeros(2, dtype=torch.float64, requires_grad=True))"
     yield "torch.linalg.vector_norm(I('k'))"
     yield "torch.linalg.vector_norm(3)"
@@ -912,7 +930,7 @@ def hooks() -> Iterator[str]:
         "gradcheck(lambda x: x * 2, X('a').requires_grad_())",
         "def f(x):\n    y = x * 1\n    y.register_hook(lambda g: -g)\n    return y\ngradcheck(f, I('a'), raise_exception=False)",
     )  # fmt: skip
-    for hook in ("lambda t: r.append(t.grad.clone())", "lambda t: 3", "lambda t: t.grad.mul_(2)[:0].fill_(0) if False else None", "lambda t: t.grad.zero_() and None", "lambda t: setattr(t, 'grad', None)",
+    for hook in ("lambda t: r.append(t.grad.clone())", "lambda t: 3", "lambda t: t.grad.mul_(2) is None or None", "lambda t: setattr(t, 'grad', None)",
                  "lambda t: r.append([t is x, torch.is_grad_enabled(), t._version])"):  # fmt: skip
         code = heard + f"h = x.register_post_accumulate_grad_hook({hook})\n"
         for end in (
@@ -921,8 +939,7 @@ def hooks() -> Iterator[str]:
             "grad((x * 3).sum(), x) + (r,)",
             "h.remove()\nx.sum().backward()\n[x.grad, r]",
         ):
-            if "zero_" not in hook:
-                yield code + end
+            yield code + end
     yield (
         heard
         + "def f(t):\n    t.sub_(0.1 * t.grad)\n    t.grad = None\nx.register_post_accumulate_grad_hook(f)\nfor i in range(3):\n    (x * x).sum().backward()\n[x, x.grad, x._version]"

@@ -19,7 +19,7 @@ from tools.turns import MARK, filled, named, turns
 KINDS = ("turn", "misconception")
 COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")  # they run where they stand
 GIVEN = {"coach", *dir(builtins)}
-SKIPPED = ("matplotlib", "numpy", "IPython", "graders", "warnings")  # what a page has not, and its cells can do without
+SKIPPED = ("matplotlib", "numpy", "IPython", "graders")  # what a page has not, and its cells can do without
 
 NOT_HERE = {  # cells that need what the page's torch lacks, and what that is
     "book/01_relu": {"turn:drum": "torch.special"},

@@ -58,7 +58,7 @@ def coach() -> Any:
     assert spec and spec.loader  # it is a file of Python
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.GLOBAL |= {"torch": torch, "inf": math.inf, "nan": math.nan}
+    vars(module)["GLOBAL"].update(torch=torch, inf=math.inf, nan=math.nan)
     return module
 
 
@@ -93,7 +93,9 @@ def case_of(case: Case) -> dict[str, Any] | None:
         "requires": list(case.requires_grad) or [False] * len(codes),
         "upstream": upstream,
         "directions": directions,
-        "watch": bool({"state", "overwrite"} & set(case.watch)),
+        "watch": list(case.watch),
+        "shared": False,
+        "between": None if case.between is None else [code_of(a) for a in case.between],
         "how": case.how,
         "ordinary": ordinary(case),
     }
@@ -121,8 +123,8 @@ def check_of(task: Task, check: Check) -> dict[str, Any] | None:
     """Return a check as data; None where the page can ask none of its cases."""
     page = coach()
     asked = task._expected(check, SEED)[0]
-    cases = [data for case in asked if (data := case_of(case))]
     looks = looks_of(check)
+    cases = [one | {"shared": "untouched" in looks} for case in asked if (one := case_of(case))]
     if not cases or not looks:
         return None
     right = [page.observe(task.reference, case) for case in cases]

@@ -531,8 +531,10 @@ def run(source):
     for name in GIVEN:
         NAMES.setdefault(name, GIVEN[name])
     NAMES["__name__"] = "__main__"
+    _function.forget()
     try:
         exec(compile(prepare(source), "cell", "exec"), NAMES)
+        _function.settle(NAMES)
     except MemoryError:
         NAMES.clear()
         return json.dumps({"type": "MemoryError", "message": "the page's memory is full", "line": None})

@@ -11,13 +11,32 @@ import torch
 
 NEAR = {"d": (1e-7, 1e-7), "f": (1e-4, 1e-5)}  # relative, absolute: as the graders compare
 LETTERS = ((torch.float64, "d"), (torch.float32, "f"), (torch.int64, "i"), (torch.bool, "b"))
-FAILURE, KIND, OUTPUTS, DIFFERENTIABLE, OWN, GRADS, SECOND, CHANGED, SIBLING, SHARED, BETWEEN, TWICE, OVERWRITTEN = (
-    range(13)
-)
+(
+    FAILURE,
+    KIND,
+    OUTPUTS,
+    DIFFERENTIABLE,
+    OWN,
+    GRADS,
+    SECOND,
+    CHANGED,
+    SIBLING,
+    SHARED,
+    BETWEEN,
+    TWICE,
+    OVERWRITTEN,
+    NARROW,
+) = range(14)
 NUMBERS = (FAILURE, KIND, OUTPUTS, DIFFERENTIABLE, OWN, GRADS, SECOND)
 FIRST = NUMBERS[:-1]  # a wrong gradient's own derivative may be any
-SYMPTOMS = {"untouched": (CHANGED, SIBLING, SHARED), "stateless": (BETWEEN, TWICE), "guarded": (OVERWRITTEN,)}
+SYMPTOMS = {
+    "precise": (NARROW,),
+    "untouched": (CHANGED, SIBLING, SHARED),
+    "stateless": (BETWEEN, TWICE),
+    "guarded": (OVERWRITTEN,),
+}
 GLOBAL = {}  # where the code of a case finds torch
+FAR = 1e-3  # relative and absolute: what no rounding to float32 does
 ALIKE = 2  # ordinary cases in which an answer must be wrong as a mistake is, to be taken for it whatever the edges show
 
 
@@ -54,6 +73,15 @@ def _arguments(case):
         if required:
             a.requires_grad_()
     return args, [a for a, required in zip(args, case["requires"]) if required]
+
+
+def _again(codes, case):
+    """Return the arguments of another call, which the case gives."""
+    args = [_made(code) for code in codes]
+    for a, required in zip(args, case["requires"]):
+        if required:
+            a.requires_grad_()
+    return args
 
 
 def _call(apply, case, args):
@@ -104,12 +132,14 @@ def observe(apply, case):
     Raises:
         Refused: the page's torch lacks what the answer uses.
     """
-    record = [None, "", None, False, False, None, None, [], None, False, None, None, None]
+    record = [None, "", None, False, False, None, None, [], None, False, None, None, None, []]
     try:
         _first_order(apply, case, record)
-        if record[KIND] == "Tensor" and case["watch"] and case["upstream"] is not None:
-            _state(apply, case, record)
-            _overwrite(apply, case, record)
+        if record[KIND] == "Tensor" and case["upstream"] is not None:
+            if "state" in case["watch"]:
+                _state(apply, case, record)
+            if "overwrite" in case["watch"]:
+                _overwrite(apply, case, record)
         if record[KIND] == "Tensor" and case["directions"] is not None:
             _second(apply, case, record)
     except _Stopped:
@@ -120,6 +150,13 @@ def observe(apply, case):
 def _forward(apply, case, args, record):
     with _Stage("forward", record):
         return _call(apply, case, args)
+
+
+def _narrow(t):
+    """Return whether numbers of float64 are all such as float32 holds; None for what are none."""
+    if t is None or t.dtype != torch.float64:
+        return None
+    return not _differs(t.detach().to(torch.float32).to(torch.float64), t.detach())
 
 
 def _differs(a, b):
@@ -163,7 +200,8 @@ def _first_order(apply, case, record):
     record[OUTPUTS] = _data(y)
     record[DIFFERENTIABLE] = y.requires_grad
     record[OWN] = _own(y)
-    if case["watch"]:
+    record[NARROW] = [_narrow(y)]
+    if case["shared"]:
         record[SHARED] = _shares(apply, case)
     if case["upstream"] is None:
         return
@@ -178,6 +216,7 @@ def _first_order(apply, case, record):
         sibling = torch.zeros_like(y.detach()).requires_grad_()
         found = _gradients(case, y + sibling, inputs + [sibling], g)
         record[GRADS] = [_data(t) for t in found[:-1]]
+        record[NARROW] += [_narrow(t) for t in found[:-1]]
         if found[-1] is not None and _differs(found[-1].detach(), kept):
             record[SIBLING] = True
     _changed(args, was, versions, record)
@@ -211,7 +250,8 @@ def _other(value):
 def _state(apply, case, record):
     args, inputs = _arguments(case)
     y = _forward(apply, case, args, record)
-    _forward(apply, case, [_other(a) for a in args], record)
+    between = case["between"]
+    _forward(apply, case, [_other(a) for a in args] if between is None else _again(between, case), record)
     with _Stage("backward", record):
         record[BETWEEN] = [_data(t) for t in _gradients(case, y, inputs, _made(case["upstream"]), True)]
     with _Stage("second backward", record):
@@ -307,8 +347,12 @@ def _failed_alike(a, b):
 
 
 def _stripped(text):
+    """Return a message without what depends on names and counts."""
+    text = _first(text).split("modified by an inplace operation")[0]
+    if "' object has no attribute '" not in text:
+        text = "'".join(text.split("'")[::2])
     out = ""
-    for c in _first(text):
+    for c in text:
         out += c if not c.isdigit() else ""
     at = out.find("Backward")
     while at >= 0:
@@ -456,22 +500,62 @@ def _dtype(task, case, mine, right):
         )
 
 
+def _pairs(mine, right):
+    """Return the float64 numbers of an output and of the gradients, beside the right ones, where shapes are alike."""
+    pairs = [("value", mine[OUTPUTS], right[OUTPUTS])]
+    pairs += [("gradient", a, b) for a, b in zip(mine[GRADS] or [], right[GRADS] or [])]
+    return [(what, a, b) for what, a, b in pairs if a and b and a[0] == b[0] == "d" and a[1] == b[1]]
+
+
+def _off(x, y, tolerance):
+    if x == y or (x != x and y != y):
+        return False
+    return not abs(x - y) <= tolerance + tolerance * abs(y) or math.isinf(x) or math.isinf(y)
+
+
 def _precise(task, case, mine, right):
     """Look whether nearly right float64 numbers have the digits of float32 alone."""
-    for a, b in [(mine[OUTPUTS], right[OUTPUTS])] + [(a, b) for a, b in zip(mine[GRADS] or [], right[GRADS] or [])]:
-        if not a or not b or a[0] != "d" or b[0] != "d" or a[1] != b[1]:
+    for what, a, b in _pairs(mine, right):
+        if any([_off(x, y, 1e-6) for x, y in zip(a[2], b[2])]) or not any(
+            [_off(x, y, 1e-10) for x, y in zip(a[2], b[2])]
+        ):
             continue
-        far = False
-        for x, y in zip(a[2], b[2]):
-            if x == y or x != x or y != y or math.isinf(x) or math.isinf(y):
-                continue
-            off = abs(x - y)
-            if off > 1e-6 + 1e-6 * abs(y):
-                far = False
-                break
-            far = far or off > 1e-10 + 1e-10 * abs(y)
-        if far:
-            return "In float64 your numbers have the digits of float32 only: a .float(), or a tensor made without dtype=, narrows them on the way."
+        size = min([1.0, max([abs(y) for y in b[2]])])
+        if all([x == y or x != x or abs(x - y) <= 1e-6 * size + 1e-6 * abs(y) for x, y in zip(a[2], b[2])]):
+            return (
+                "precise",
+                "In float64 your " + what + " has the digits of float32 only: a .float(), or a tensor made without "
+                "dtype=, narrows it on the way.",
+            )
+        return what + " tiny", "Wrong " + what + ": the numbers are all tiny, and differ."
+    return None
+
+
+def _far(mine, right):
+    """Return whether a number is off by more than rounding to float32 makes of it."""
+    for _, a, b in _pairs(mine, right):
+        if any([_off(x, y, FAR) for x, y in zip(a[2], b[2])]):
+            return True
+    return False
+
+
+def _keeps_nan(task, case, mine, right):
+    if mine[OUTPUTS] and right[OUTPUTS]:
+        for i, (a, b) in enumerate(zip(mine[OUTPUTS][2], right[OUTPUTS][2])):
+            if b != b and a == a:
+                index = _place(right[OUTPUTS][1], i)
+                at = " at index " + str(index) if index else ""
+                return "value", "Wrong value" + at + ", where x is nan: a nan that is hidden is found later, elsewhere."
+    return None
+
+
+def _output_is_free(task, case, mine, right):
+    found = mine[OVERWRITTEN]
+    if found and found[-1] is None:
+        return (
+            "guarded",
+            "When your output is changed in place before backward, torch raises; here it has to be free for that.",
+        )
     return None
 
 
@@ -505,7 +589,8 @@ def _gradient(task, case, mine, right):
 
 
 def _sound(task, case, mine, right):
-    return _gradient(task, case, mine, right) if case["watch"] else None
+    said = _gradient(task, case, mine, right) if case["watch"] else None
+    return ("gradient", said) if said else None
 
 
 def _second_order(task, case, mine, right):
@@ -548,17 +633,38 @@ LOOKS = {
     "runs": _runs, "returns": _returns, "shape": _shape, "dtype": _dtype, "precise": _precise, "value": _value,
     "function": _function, "gradient": _gradient, "sound": _sound, "second_order": _second_order, "untouched": _untouched,
     "stateless": _stateless, "guarded": _guarded, "exact": _exact,
+    "keeps_nan": _keeps_nan, "output_is_free": _output_is_free,
 }  # fmt: skip
+
+
+def _finding(task, check, look, mine, right, i):
+    """Return what a look finds wrong in a case, as its name and a sentence, or None."""
+    said = LOOKS[look](task, check["cases"][i], mine[i], right[i])
+    return (look, said) if isinstance(said, str) else said
 
 
 def find(task, check, mine, right, places=None):
     """Return the look that finds fault first, the place of its case, and what it says; None where all is right."""
+    places = range(len(mine)) if places is None else places
+    spare = None
     for look in check["looks"]:
-        for i in range(len(mine)) if places is None else places:
-            said = LOOKS[look](task, check["cases"][i], mine[i], right[i])
-            if said:
-                return look, i, said
-    return None
+        failing = []
+        for i in places:
+            found = _finding(task, check, look, mine, right, i)
+            if found:
+                failing.append((found[0], i, found[1]))
+        if look == "precise" and failing and any([_far(mine[i], right[i]) for i in places]):
+            failing = [found for found in failing if found[0] != "precise"]  # rounding is not what is wrong
+            if failing:
+                spare = spare or failing[0]
+                continue
+        if failing:
+            return _plain(failing[0])
+    return _plain(spare) if spare else None
+
+
+def _plain(found):
+    return found[0].split(" ")[0], found[1], found[2]
 
 
 # ------------------------------------------------------------------------------------------------------ whose mistake

@@ -1,6 +1,7 @@
 """Known mistakes as code that a page's Python runs: what a set file and `graders.judge.wrong` say, written out."""
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable
@@ -14,11 +15,18 @@ from graders.judge import wrong as wrong_module
 from graders.judge.task import Mistake, Task
 from graders.judge.wrong import HABITS
 
-TOOLS = ("changed", "_Instead", "_each", "_single", "_Outside")
-OWN = """
-def _of_forward_of(names, act, right):
-    return eval("lambda " + names + ": act(right.forward, " + names + ")", {"act": act, "right": right})
-"""
+TOOLS = ("changed", "_each", "_single", "_Outside")
+INSTEAD = """
+class _Instead:
+    def __init__(self, ctx, **others):
+        object.__setattr__(self, "_ctx", ctx)
+        for name in others:
+            object.__setattr__(self, name, others[name])
+    def __getattr__(self, name):
+        return getattr(self._ctx, name)
+    def __setattr__(self, name, value):
+        setattr(self._ctx, name, value)
+"""  # as that of graders.judge.wrong, which changes its __dict__
 
 
 class _Plain(ast.NodeTransformer):
@@ -50,6 +58,17 @@ class _Plain(ast.NodeTransformer):
         self.generic_visit(node)
         assert node.value is not None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or not any(isinstance(e, ast.Starred) for e in node.elts):
+            return node
+        name = ast.Name("tuple", ast.Load())
+        parts = [
+            ast.Call(name, [e.value], []) if isinstance(e, ast.Starred) else ast.Tuple([e], ast.Load())
+            for e in node.elts
+        ]
+        return functools.reduce(lambda a, b: ast.BinOp(a, ast.Add(), b), parts)  # type: ignore[arg-type,return-value]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -116,7 +135,7 @@ class Paster:
             *self.writer.imports,
         ]
         tools = [_of_wrong(name) for name in TOOLS]
-        return "\n\n".join(["\n".join(dict.fromkeys(imports)), OWN, *tools, *above, *self.parts])
+        return "\n\n".join(["\n".join(dict.fromkeys(imports)), INSTEAD, *tools, *above, *self.parts])
 
 
 def pasted(task: Task, mistake: Mistake) -> str:
@@ -167,7 +186,8 @@ def _habit(paster: Paster, mistake: Mistake, base: type, name: str) -> str:
         return f"answer = changed({name}, backward=lambda ctx, g: {act.__name__}({name}.backward, ctx, g)).apply"
     if "@_of_forward" in source:
         names = ", ".join(inspect.signature(base.forward).parameters)
-        return f"answer = changed({name}, forward=_of_forward_of({names!r}, {act.__name__}, {name})).apply"
+        paster.parts.append(f"def spoiled({names}):\n    return {act.__name__}({name}.forward, {names})")
+        return f"answer = changed({name}, forward=spoiled).apply"
     return f"answer = {act.__name__}({name})"
 
 

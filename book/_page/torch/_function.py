@@ -197,25 +197,45 @@ def note(name, title, parameters):
     _noted[name] = found if _noted.get(name, found) == found else None
 
 
+def forget():
+    """Forget what was noted by name, as a new cell begins."""
+    _noted.clear()
+
+
+def settle(names):
+    """Keep what was noted by name for the functions that have these names now that a cell has run."""
+    for name in _noted:
+        f = names.get(name)
+        if _noted[name] is not None and getattr(f, "__name__", None) == name and id(f) not in _kept:
+            found = _by_name(name)
+            if found is not None:
+                keep(f, found[0], found[1])
+
+
+def _by_name(name):
+    """Return what is noted of a function's name; None where that is not all."""
+    found = _noted.get(name)
+    if found is None:
+        return None
+    out = []
+    for each, kind, default in found[1]:
+        if default is None:
+            out.append((each, kind, False, None))
+            continue
+        try:
+            out.append((each, kind, True, eval(default, {})))
+        except Exception:  # it needs names
+            return None
+    return found[0], out
+
+
 def _parameters(f):
     """Return the title of a function and its parameters; None where nobody knows them."""
     if id(f) in _kept:
         return _kept[id(f)][1:]
     if not MICRO:
         return _inspected(f)
-    found = _noted.get(getattr(f, "__name__", None))
-    if found is None:
-        return None
-    out = []
-    for name, kind, default in found[1]:
-        if default is None:
-            out.append((name, kind, False, None))
-            continue
-        try:
-            out.append((name, kind, True, eval(default, {})))
-        except Exception:  # it needs names
-            return None
-    return found[0], out
+    return _by_name(getattr(f, "__name__", None))
 
 
 def _inspected(f):
@@ -428,7 +448,7 @@ class Function:
         outputs = [result] if single else list(result)
         ctx._outputs = len(outputs)
         _check(ctx, outputs)
-        final = [_wrap(ctx, t, i, inputs, active) if isinstance(t, Tensor) else t for i, t in enumerate(outputs)]
+        final = [_wrap(ctx, t, i, inputs, active, apart) if isinstance(t, Tensor) else t for i, t in enumerate(outputs)]
         ctx._shapes = [(t._shape, t.dtype) if isinstance(t, Tensor) else (None, None) for t in final]
         saved = []
         kept = ctx._to_save or ()
@@ -466,7 +486,7 @@ def _check(ctx, outputs):
             )
 
 
-def _wrap(ctx, t, i, inputs, active):
+def _wrap(ctx, t, i, inputs, active, apart):
     is_input = any([t is x for x in inputs])
     dirty = any([t is x for x in ctx._dirty])
     fixed = any([t is x for x in ctx._fixed]) or not t.dtype.is_floating_point
@@ -475,6 +495,8 @@ def _wrap(ctx, t, i, inputs, active):
     if not active:
         if is_input and not dirty:
             shown = t._fn is None and not t.requires_grad
+            if shown:
+                _saved_as_is(ctx, t, apart)
             t = _shown(t) if shown else t.detach()
         elif dirty and any(ctx.needs_input_grad):
             refuse("mark_dirty without gradients")
@@ -494,6 +516,7 @@ def _wrap(ctx, t, i, inputs, active):
         t._rewritten = t._s.version
         return t
     if is_input:
+        _saved_as_is(ctx, t, apart)
         t = _shown(t)
     elif t._fn is not None or t._leaf:
         refuse("an output that has a history of its own")
@@ -502,6 +525,16 @@ def _wrap(ctx, t, i, inputs, active):
         t._seen = t._s.version
     t._fn, t._nr = ctx, i
     return t
+
+
+def _saved_as_is(ctx, t, apart):
+    if apart and any([t is kept for kept in ctx._to_save or ()]):
+        fail(
+            RuntimeError,
+            "An input that has been returned as-is as output is being saved for backward. This is not supported if you "
+            "override setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or "
+            "setup ctx inside the forward function itself.",
+        )
 
 
 def _shown(t):

@@ -1854,7 +1854,7 @@ def set_item(t, key, value):
             + " cannot be broadcast to indexing result of shape "
             + str(list(shape)),
         ) if found is not None else refuse("a value of this shape at this index")
-    cast_too = found is not None and found[0].dtype is bool_ and value._shape == ()
+    cast_too = found is not None and found[0].dtype is bool_ and count(value._shape) == 1
     if cast_too and inner is not shown and not (isinstance(key, Tensor) and key._shape == ()):
         if given is value and value.dtype is not t.dtype:
             refuse("a value of another dtype at this index")
