@@ -114,6 +114,7 @@ def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
     context["body"] = context["body"].replace(found[0], OPEN).replace(RUN, RUN + HERE, 1)
     cells = {
         cell.name: {"before": cell.before, "after": cell.after, "solution": cell.solution}
+        | ({"text": cell.code} if cell.name.partition(":")[2] in page_cells.CLASS_ALONE else {})
         for cell in page_cells.of_page(Path(app.srcdir), page)
     }
     starts = {

@@ -21,7 +21,7 @@ from graders.coach.source import written
 from graders.judge.task import Mistake, Task
 from tests.page.pasting import pasted, plain
 from tools import page_python, page_tasks
-from tools.page_cells import PageCell, page_cells
+from tools.page_cells import NOT_HERE, PageCell, page_cells
 
 ROOT = Path(__file__).parent.parent.parent
 COACH = (page_python.PAGE / "coach.py").read_text(encoding="utf-8")
@@ -205,21 +205,7 @@ def test_a_changed_record_is_seen(opened: Callable[..., Page]) -> None:
 # ---------------------------------------------------------------------------------------------- the cells of the chapters
 
 LACKING = {  # cells that do not run in the page to their end, with what the error says
-    "01_relu turn:drum": "torch.special",
-    "01_relu misconception:ReLU.kept_as_attribute": "torch.randn",
-    "02_sigmoid misconception:Arctan.wrong_branch": "runpy",  # of a file that the notebook writes
-    "02_sigmoid misconception:Arctan.saves_derivative": "runpy",
-    "02_sigmoid misconception:Arctan.consistent_but_wrong": "runpy",
-    "02_sigmoid misconception:Arctan.float32_inside": "runpy",
-    "02_sigmoid turn:catch": "a * in a tuple or a list",
-    "05_clipped_relu misconception:HardTanh.upper_mask_missing": "torch.manual_seed",
-    "05_clipped_relu misconception:SymmetricClip.lower_sign_forgotten": "torch.Generator",
-    "07_logsumexp turn:sum": "torch.rand",
-    "07_logsumexp turn:streamed": "torch.rand",
-    "07_logsumexp misconception:LogSumExp1d.no_guard": "torch.rand",
-    "07_logsumexp misconception:LogSumExp1d.saves_softmax": "torch.rand",
-    "07_logsumexp misconception:LogSumExp1d.max_gets_gradient": "torch.rand",
-    "07_logsumexp misconception:SoftCrossEntropy.mean_forgotten": "torch.rand",
+    f"{page.removeprefix('book/')} {name}": lacks for page, names in NOT_HERE.items() for name, lacks in names.items()
 }
 
 
