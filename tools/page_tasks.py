@@ -162,6 +162,7 @@ def data_of(task: Task) -> dict[str, Any]:
         "checks": checks,
         "mistakes": {m.name: {"caught_by": m.caught_by, "message": m.message} for m in task.mistakes},
         "next": {LOOKS.get(look, look): said for look, said in NEXT.items() if not any(w in said for w in ELSEWHERE)},
+        "unseen": [[c.name, c.about] for c in task.checks if c.name not in {made["name"] for made in checks}],
         "left": UNSEEN,
         "solution": solution_of(task),
     }

@@ -9,7 +9,7 @@ window.live = (() => {
   const base = new URL(document.documentElement.dataset.content_root, location.href).href;
   const page = location.href.replace(/[?#].*/, "").slice(base.length).replace(/\.html$/, "");
   const KEY = "custom-gradients"; // of page.js: what it forgets is forgotten here
-  const ELSEWHERE = "not in the page's torch";
+  const ELSEWHERE = /not in the page's (torch|Python)/;
 
   const element = (name, attributes = {}, ...children) => {
     const node = document.createElement(name);
@@ -199,8 +199,8 @@ window.live = (() => {
   }
 
   // ---------------------------------------------------------------- what is said
-  const HOLDS = /^(All \d+ checks hold|The check holds)\.$/;
-  const KINDS = { "✓": "right", "✗": "wrong", "…": "waits" };
+  const HOLDS = /^(All \d+ checks hold|The check holds|The \d+ checks that the page can make hold)\.$/;
+  const KINDS = { "✓": "right", "✗": "wrong", "…": "waits", "?": "waits" };
   function said(printed) {
     return printed.replace(/\n$/, "").split("\n").map((line) => {
       const kind = KINDS[line[0]];
@@ -210,10 +210,10 @@ window.live = (() => {
   const shownAsPrinted = (printed) => element("pre", { class: "live-printed", tabindex: "0" }, printed.replace(/\n$/, ""));
 
   function failed({ type, message, line }, where) {
-    if (message.includes(ELSEWHERE) || type === "NotInPage") {
+    if (ELSEWHERE.test(message) || type === "NotInPage") {
       const notebook = element("code", {}, `jupyter lab ${page}.ipynb`);
-      const words = message.replace(/: run this in Jupyter.*/, "").replace(`: ${ELSEWHERE}`, "");
-      return element("p", { class: "live-wrong" }, `${words.includes(ELSEWHERE) ? words : `${words}: ${ELSEWHERE}`}. Run this in Jupyter: `, notebook);
+      const words = message.replace(/: run this in Jupyter.*/, "");
+      return element("p", { class: "live-wrong" }, `${where || (line ? `Line ${line}` : "Here")}: ${words}. Run this in Jupyter: `, notebook);
     }
     if (type === "TimeoutError") return element("p", { class: "live-wrong" }, `It was ${message}: does a loop never end?`);
     const at = where || (line ? `Line ${line}` : "Here");

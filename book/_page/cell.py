@@ -511,10 +511,29 @@ def _line(error):
     return found
 
 
+WORDS = (  # MicroPython's, and Python's
+    ("' isn't defined", "' is not defined"),
+    ("divide by zero", "division by zero"),
+    ("unindent doesn't match any outer indent level", "unindent does not match any outer indentation level"),
+)
+
+
+def worded(text):
+    """Return the text of an error in Python's words, where MicroPython has others."""
+    for old, new in WORDS:
+        text = text.replace(old, new)
+    if text.startswith("need more than ") and text.endswith(" values to unpack"):
+        got = text[15:-17]
+        text = "not enough values to unpack (got " + got + ")"
+    return text
+
+
 def described(error):
     """Return the type and the message of an error, as the page says them."""
     kind = type(error).__name__
-    text = str(error)
+    text = worded(str(error))
+    if kind == "ImportError" and text.startswith("no module named '"):
+        return "NotInPage", text[17:-1] + " is not in the page's Python: run this in Jupyter"
     own = isinstance(error, _base.NotInPage) or error is _base._raised[0]
     if not own and isinstance(error, (TypeError, ValueError, AttributeError, ImportError)):
         if "Tensor" in text or "torch" in text or "'Size'" in text or "'Function'" in text:

@@ -102,7 +102,7 @@ def test_a_turn_is_written_and_its_mistake_named(
     page = alone(size=size, scheme=scheme).page
     cell = page.locator(RELU)
     said = started(cell).inner_text()
-    assert "✗ gradient: It is not written yet: your turn: one line." in said
+    assert "✗ gradient: Your backward is not written yet: your turn: one line." in said
     assert cell.locator("textarea").evaluate("(a) => a.value.slice(a.selectionStart, a.selectionEnd)").strip() == BLANK
     said = run(cell, BLANK, "return (x > 0).to(g.dtype)")
     assert "✗ gradient: Your gradient is the mask, 0 or 1: the upstream gradient is missing." in said
@@ -197,7 +197,15 @@ def test_what_the_page_s_torch_lacks_leads_to_jupyter(alone: Callable[..., Askin
     cell = alone().page.locator(RELU)
     started(cell)
     said = run(cell, BLANK, "return torch.special.bessel_j1(x) * g")
-    assert "torch.special is not in the page's torch. Run this in Jupyter: jupyter lab book/01_relu.ipynb" in said
+    assert "✓ value: Right" in said  # what can be judged is
+    assert "? gradient: torch.special is not in the page's torch: run this in Jupyter." in said
+    area = cell.locator("textarea")
+    area.fill("import numpy\n" + area.input_value())
+    cell.locator(".live-run").click()
+    said = answered(cell).inner_text()
+    expect(cell.locator(".live-wrong")).to_have_text(
+        "Line 1: numpy is not in the page's Python. Run this in Jupyter: jupyter lab book/01_relu.ipynb"
+    )
 
 
 def test_a_loop_is_stopped_by_the_clock_and_by_its_reader(alone: Callable[..., Asking]) -> None:
@@ -279,7 +287,7 @@ def test_a_set_is_done_in_the_page(alone: Callable[..., Asking]) -> None:
     assert [task.get_attribute("data-task") for task in tasks.all()] == ["Square", "LeakyReLU", "Tanh"]
     square = tasks.first
     square.locator(".live-run").click()
-    assert "not written yet" in answered(square).inner_text()
+    assert "✗ value: Your forward is not written yet." in answered(square).inner_text()
     assert square.locator("summary", has_text="Hint").count() == 3
     square.get_by_role("button", name="Show a solution").click()
     assert square.locator(".live-solution").count() == 0
@@ -292,6 +300,28 @@ def test_a_set_is_done_in_the_page(alone: Callable[..., Asking]) -> None:
     assert "All 4 checks hold." in run(square, "x * g", "2 * x * g")
     for link in page.locator(".live-tasks a[href]").all():
         assert not link.get_attribute("href").startswith("../../")
+
+
+def test_an_error_in_setup_context_is_not_forward_s_and_prints_are_not_repeated(alone: Callable[..., Asking]) -> None:
+    cell = alone().page.locator(RELU)
+    started(cell)
+    said = run(cell, "ctx.save_for_backward(x)", "raise NotImplementedError()")
+    assert "✗ value: Your setup_context is not written yet." in said
+    said = run(cell, "raise NotImplementedError()", "print(x)\n        ctx.save_for_backward(nothing)")
+    assert "✗ value: The setup_context raised NameError: name 'nothing' is not defined." in said
+    assert "tensor(" not in said
+
+
+def test_what_the_page_cannot_judge_is_said_of_the_task(alone: Callable[..., Asking]) -> None:
+    page = alone().page
+    page.get_by_role("button", name="Do the exercises here, in the page").click()
+    tanh = page.locator(".live-task[data-task=Tanh]")
+    tanh.get_by_role("button", name="Show a solution").click()
+    tanh.get_by_role("button", name="Not passed yet. Show it all the same").click()
+    tanh.locator("textarea").fill(tanh.locator(".live-solution pre").inner_text())
+    tanh.locator(".live-run").click()
+    said = answered(tanh).inner_text()
+    assert "? saved: not looked at in the page" in said and "The 4 checks that the page can make hold." in said
 
 
 def test_the_first_page_s_bump_is_mended(alone: Callable[..., Asking]) -> None:

@@ -372,6 +372,7 @@ def _way(t):
 
 
 _nodes = {}
+STAGE = ["forward"]  # which part of a Function ran last, for who asks where an error came from
 
 
 def _node_of(owner):
@@ -434,10 +435,13 @@ class Function:
         if active:
             ctx._edges = [_way(t) if t is not None and t.requires_grad else None for t in inputs]
         Mode.enabled = False
+        STAGE[0] = "forward"
         try:
             if apart:
                 result = cls.forward(*args)
+                STAGE[0] = "setup_context"
                 cls.setup_context(ctx, tuple(args), result)
+                STAGE[0] = "forward"
             else:
                 result = cls.forward(ctx, *args)
         finally:
