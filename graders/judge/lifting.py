@@ -89,7 +89,10 @@ def lifts(tree: ast.Module) -> Iterator[Use]:
         for path in paths:
             if within(path, LIFTS) or PRIVATE.match(path):
                 yield Use(f"uses {path.removeprefix('builtins.')}", *quoted(node))
-            if isinstance(getattr(node, "ctx", None), ast.Store) and re.match(r"(torch|builtins)\.(?!backends)", path):
+            stored = isinstance(node, ast.Attribute) and isinstance(
+                node.ctx, ast.Store
+            )  # `F = ...` is a name of theirs
+            if stored and re.match(r"(torch|builtins)\.(?!backends)", path):
                 yield Use(f"changes {path.removeprefix('builtins.')}", *quoted(node))
         name = getattr(node, "attr", "") or getattr(node, "id", "")
         if name in LIFTING_ATTRIBUTES and isinstance(node, ast.Name | ast.Attribute):

@@ -29,6 +29,8 @@ TOLERANCE = {  # relative, absolute; float64 as torch.testing.assert_close, halv
 WIDE = {torch.float64: torch.float32, torch.complex128: torch.complex64}  # what has half of its digits
 
 
+FINER = 2e-9  # relative: rounding to 32 bits is mostly 1e-8 or more
+
 Triple = tuple[Case, Record, Record]  # a case, your record of it, and the expected one
 
 
@@ -474,6 +476,11 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
                     f"In {wide} your {what} has the digits of {half} only: most likely {how}, or a tensor "
                     "made without dtype=, narrows it on the way."
                 )
+                if _finer(mine, right):
+                    text = (
+                        f"In {wide} your {what} is a little off, mostly by less than {half} makes it. A loop that stops "
+                        "too early does that, an epsilon, a constant with few digits, or a small part that is narrower."
+                    )
                 return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")
             to = f" with respect to {_differentiated(call, case)[place]}" if what == "gradient" else ""
             index = tuple((~exact).nonzero()[0].tolist())
@@ -483,6 +490,13 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
             yours_there, right_there = repr(mine[index].item()), repr(right[index].item())
             return replace(_found(what, call, case, text, yours=yours_there, expected=right_there), tiny=True)
     return None
+
+
+def _finer(mine: Tensor, right: Tensor) -> bool:
+    """Return whether most numbers, of those that would lose digits in a narrower dtype, have lost few of them."""
+    long = right.to(WIDE[right.dtype]).to(right.dtype) != right
+    off = ((mine - right).abs() / right.abs())[long]
+    return bool(off.numel() and off.median() < FINER)
 
 
 def untouched(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:

@@ -109,6 +109,20 @@ WITH_CTX = (
     "Your forward does not take what it is called with. Beside a setup_context it gets the arguments alone, as in "
     "forward(x); without one it gets ctx before them."
 )
+EXPANDED = (
+    "Something writes in place into an expanded tensor, in which several elements are one place in memory: an operation whose "
+    "name ends in _, x[...] = ..., += or *=, or a function of torch's that works so. An argument and the upstream gradient "
+    "belong to the caller: use the version that makes a new tensor, or clone() first."
+)
+
+
+def _bound(found: re.Match[str], names: Sequence[str], heading: str) -> Raised:
+    if found[1] is None or found[1] in names:
+        return Raised(WITH_CTX, heading)
+    own = f" Callers may also name the arguments, as the task's text does: {found[1]} is none of its names."
+    return Raised(WITH_CTX + own, heading)
+
+
 MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     (
         re.compile(r"save_for_backward can only save variables"),
@@ -149,9 +163,9 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     ),
     (
         re.compile(
-            r"missing a required argument|too many positional arguments"
-        ),  # of inspect, which torch has bind them
-        _always(WITH_CTX),
+            r"missing a required argument: '(\w{1,40})'|too many positional arguments"
+        ),  # of inspect: torch binds
+        _bound,
         "forward takes ctx, and there is a setup_context",
     ),
     (
@@ -227,7 +241,7 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     ),
     (
         re.compile(r"more than one element of the written-to tensor refers to a single memory location"),
-        _always(IN_PLACE),
+        _always(EXPANDED),
         "The upstream gradient was written to",
     ),
     (

@@ -28,6 +28,8 @@ ELSEWHERE = listed("""
     code pickle dill cloudpickle joblib builtins.open builtins.globals builtins.vars
 """)
 IN_ANSWERS = " That could hide what runs: it is refused in an answer."
+# what differentiates for its caller, in a backward that is to do it itself
+DERIVING = listed("torch.func torch.autograd.functional torch.autograd.forward_ad torch.autograd.Variable")
 CONSTANTS = listed("pi e tau inf nan newaxis ndarray number floating integer dtype bool_ euler_gamma")
 SHAPES = listed("shape ndim dtype device itemsize layout")
 SIZES = listed("size dim numel nelement element_size ndimension stride is_floating_point")
@@ -234,10 +236,7 @@ class _Reader(ast.NodeVisitor):
             self._add(f"uses {path}", shown)
         elif within(path, ELSEWHERE):
             self._add(f"uses {path.removeprefix('builtins.')}", shown, IN_ANSWERS)
-        elif self.backward and (
-            within(path, ("torch.func", "torch.autograd.functional", "torch.autograd.Variable"))
-            or path in ("torch.autograd.grad", "torch.autograd.backward")
-        ):
+        elif self.backward and (within(path, DERIVING) or path in ("torch.autograd.grad", "torch.autograd.backward")):
             self._add(f"calls {path} in backward", shown)
         elif self._foreign(top, path) and not (
             parts[-1] in CONSTANTS or re.fullmatch(r"u?int\d+|float\d+", parts[-1])

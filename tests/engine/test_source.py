@@ -55,9 +55,11 @@ def with_exp(code: str) -> str:
 
 # --- innocent ---------------------------------------------------------------------------------------------------------
 
+DUAL = "torch.autograd.forward_ad.make_dual(y, g)"
 INNOCENT = {
     "numpy beside it": "import numpy as np\nx = np.linspace(-3, 3)\nprint(np.abs(Sigmoid.apply(torch.tensor(x))))",
     "np.testing": "import numpy\nnumpy.testing.assert_allclose(Sigmoid.apply(torch.ones(2)).numpy(), 0.731, atol=1e-3)",
+    "an equation called F": "def residual(E, e, m):\n    F = E - e * E.sin() - m\n    return F\nnn = 3",
     "a helper called math": "def math(x):\n    return x + 1\nmath(2)",
     "a variable called sigmoid": "sigmoid = Sigmoid.apply\nprint(sigmoid(torch.zeros(3)))",
     "item for a plot": "ys = [Sigmoid.apply(t).item() ** t.item() for t in torch.linspace(-1, 1, 5)]\nplt.plot(ys)",
@@ -382,7 +384,7 @@ def test_a_decoy_hides_nothing(name: str) -> None:
 
 
 def test_autograd_in_a_backward_is_refused_and_elsewhere_not() -> None:
-    for code in ("torch.autograd.grad(y, y, g)[0]", "torch.func.vjp(f, y)[1](g)", "y.backward(g)"):
+    for code in ("torch.autograd.grad(y, y, g)[0]", "torch.func.vjp(f, y)[1](g)", "y.backward(g)", DUAL):
         assert "in backward" in found(BEFORE, RIGHT.replace("g * y", code + " * y"))
     inherited = RIGHT.replace("(torch.autograd.Function)", "(Other)").replace("g * y", "super().backward(ctx, g) * y")
     assert found(BEFORE, RIGHT.replace("Sigmoid", "Other"), inherited) == ""

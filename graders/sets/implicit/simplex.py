@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from graders.inside.records import Case
+from graders.inside.records import Case, Record
 from graders.judge import looks as look
 from graders.judge.aspects import WATCHED, contract, gradient, second_order, value
+from graders.judge.looks import Finding
 from graders.judge.task import DOUBLE, SINGLE, Check, Draw, Task
 from graders.judge.wrong import Wrong
 from graders.sets.implicit.common import AUTOGRAD, CONTRACT, DTYPES, GRADIENT, NO_FUNCTION, SECOND, VALUE, named
@@ -54,7 +55,11 @@ def _forms(d: Draw, order: int) -> list[Case]:
         ("as many rows as columns", spread(d, 4, 4)),
         ("one column", spread(d, 3, 1)),
         ("no rows", spread(d, 0, 3)),
+        ("no rows in three dimensions", spread(d, 2, 0, 3)),
+        ("no pages in three dimensions", spread(d, 0, 2, 3)),
         ("a 3-d input", spread(d, 2, 3, 5)),
+        ("a 3-d input, all in", d.between(0, 0.1, 2, 3, 4)),
+        ("a 4-d input", spread(d, 2, 2, 1, 3)),
         ("a transposed input", spread(d, 5, 3).t()),
         ("every second row", spread(d, 4, 5)[::2]),
         ("an expanded input", spread(d, 1, 5).expand(3, 5)),
@@ -73,7 +78,19 @@ def _known(order: int, d: Draw) -> list[Case]:
         d.case("the two largest are equal", row(0.7, -0.4, 0.7, 0.1), order=order),
         d.case("a point that lies there already", row(0.2, 0.5, 0.3), order=order),
         d.case("a share of 0.002", row(0.002, 0.6, 0.398, -0.7) + d.between(-0.5, 0.5, 1), order=order),
+        d.case("a share of 1e-7", row(0.25, 0.25 - 1 + 2e-7, -0.9), order=order),
+        d.case("shares of 1e-7 in two rows", torch.stack([row(0.4, 2e-7 - 0.6), row(2e-7 - 0.2, 0.8)]), order=order),
+        d.case("float32, a share of 5e-6", row(0.0, 1e-5 - 1, -2.0, dtype=SINGLE), order=order),
+        d.case("a lead of 0.95", row(0.95, 0.0, -0.3), order=order),
+        d.case("nearly shares already", row(0.25, 0.5, 0.250005), order=order),
+        d.case("a long row, all in", d.between(0.2, 0.205, 70), order=order),
+        d.case("a long row, some in", _steep(d), order=order),
     ]
+
+
+def _steep(d: Draw) -> Tensor:
+    """Return a row of 80 of which nine are in, and the others leave a few at a time."""
+    return (0.3 - (torch.arange(1, 81, dtype=DOUBLE) / 80).sqrt())[torch.randperm(80, generator=d.random)]
 
 
 def _far(d: Draw, order: int) -> list[Case]:
@@ -82,13 +99,29 @@ def _far(d: Draw, order: int) -> list[Case]:
     none = torch.stack([row(-INF, 0.4, 0.1, -INF), row(0.2, -INF, -INF, -0.3), row(-INF, -INF, -INF, 2.0)])
     return [
         d.case("rows around 10000, 0 and -10000", levels + spread(d, 3, 5), order=order),
-        *(d.case(f"float32 around {n:g}", (n + spread(d, 6, 7)).float(), order=order) for n in (1000, -1000, 1e4)),
+        *(
+            d.case(f"float32 around {n:g}", (n + spread(d, 6, 7)).float(), order=order)
+            for n in (200, 800, 1000, -1000, 1e4)
+        ),
         d.case("float32, rows far apart", (levels + spread(d, 3, 5)).float(), order=order),
         d.case("one element far above", row(-3e4, 1e4, 2e3, 9e3), order=order),
         d.case("1e30", row(1e30, 1e30, -1e30, 0.0), order=order),
+        d.case("3e29 below 1e30", row(3e29, 1e30, 0.0), order=order),
         d.case("-inf", none, order=order),
         d.case("float32, -inf", none.float(), order=order),
+        d.case("-inf, and nothing else above -1e30", row(-INF, -1e30, -INF, -1e30), order=order),
     ]
+
+
+def nothing_for_losers(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Look whether those that are out have exactly 0: a backward that asks who is above 0 believes it."""
+    for a, b in zip(yours.outputs, expected.outputs, strict=True):
+        if (some := (b == 0) & (a != 0)).any():
+            index = tuple(some.nonzero()[0].tolist())
+            text = f"The share at index {index} is not 0, and the element is out: its share is exactly 0."
+            evidence = {"case": look.describe(call, case), "yours": look.number(a[index]), "expected": "0"}
+            return Finding("value", text, evidence)
+    return None
 
 
 task = Task(
@@ -100,8 +133,13 @@ task = Task(
             1,
             about="the nearest point of the simplex, for each row, with one element in or all of them",
             why="Each row of the result has elements of 0 or more, sums to 1, and no other such row is as near to x.",
-            cases=lambda d: [*_forms(d, order=0), *_known(0, d), *d.lopsided(lambda x: (x,), 5, order=0)],
-            looks=VALUE,
+            cases=lambda d: [
+                *_forms(d, order=0),
+                *_known(0, d),
+                *d.lopsided(lambda x: (x,), 5, order=0),
+                d.case("x by keyword", spread(d, 2, 3), keywords=("x",), order=0),
+            ],
+            looks=(*VALUE, nothing_for_losers),
         ),
         gradient(
             1,
@@ -114,6 +152,7 @@ task = Task(
                 d.case("upstream of every size", spread(d, 3, 4), upstream=d.scales(3, 4)),
                 d.case("expanded upstream", spread(d, 2, 4), upstream=d.normal(2, 1).expand(2, 4)),
                 d.case("transposed upstream", spread(d, 3, 4), upstream=d.normal(4, 3).t()),
+                d.case("1e12 upstream of one that is out", row(0.5, 0.3, -1.0), upstream=row(1.1, 5.3, 1e12)),
             ],
             looks=GRADIENT,
             gradcheck=lambda d: (_supports(d),),
@@ -148,6 +187,8 @@ task = Task(
             cases=lambda d: [
                 d.case("rows", spread(d, 3, 5), watch=WATCHED),
                 d.case("more rows", spread(d, 4, 6), watch=WATCHED),
+                d.case("float32", spread(d, 4, 6, dtype=SINGLE), watch=WATCHED),
+                d.case("a transposed input", spread(d, 6, 4).t(), watch=WATCHED),
                 d.case("a vector", spread(d, 6), watch=WATCHED),
                 d.case("points that lie there already", torch.eye(3, 4, dtype=DOUBLE) * 0.5 + 0.125, watch=WATCHED),
             ],
@@ -406,6 +447,55 @@ def not_cut_off(z, tau):
     return z - tau
 
 
+@wrong.step(
+    "cut",
+    "value",
+    "Those that are out get a tiny share, where 0 is asked for, and your backward then takes them for in. Cut off at 0: clamp(min=0).",
+)
+def losers_not_zero(z, tau):
+    return (z - tau).clamp(min=1e-12)
+
+
+@wrong.step(
+    "tau",
+    "value",
+    "You sort along the first axis: sort(0). A row lies along the last one: sort(-1).",
+)
+def sorted_along_the_first_axis(z):
+    largest = z.sort(0, descending=True).values
+    k = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype)
+    excess = largest.cumsum(-1) - 1
+    count = (k * largest > excess).sum(-1, keepdim=True)
+    return excess.gather(-1, count - 1) / count
+
+
+@wrong.step(
+    "tau",
+    "value",
+    "Your loop ends as soon as one row has nobody left to drop, and the others are not there yet. Ask whether all rows have.",
+)
+def stops_at_the_first_row(z):
+    inside = z > -1
+    for _ in range(z.shape[-1] + 1):
+        tau = (torch.where(inside, z, 0).sum(-1, keepdim=True) - 1) / inside.sum(-1, keepdim=True)
+        fewer = z > tau
+        if (fewer == inside).all(-1).any():
+            break
+        inside = fewer
+    return tau
+
+
+@wrong.step(
+    "solve",
+    "value",
+    "A row whose sum is nearly 1 comes back as it is: allclose takes 1.000005 for 1. Leave the exception out, such a row is no case "
+    "of its own.",
+)
+def nearly_shares_returned(x):
+    there = x.numel() and (x >= 0).all() and torch.allclose(x.sum(-1), torch.ones_like(x.sum(-1)))
+    return x.clone() if there else Shares.solve(x)
+
+
 @wrong.forward(
     "value",
     "Your rows are columns: you work along the first axis. A row lies along the last one, dim=-1.",
@@ -574,6 +664,36 @@ def weighted_mean(y, g):
 @wrong.step(
     "mean",
     "gradient",
+    "You divide by how many are in, in all rows together: sum() without a dimension counts the whole tensor. Count each row: "
+    "sum(-1, keepdim=True).",
+)
+def counted_in_all_rows(inside, g):
+    return torch.where(inside, g, 0).sum(-1, keepdim=True) / inside.sum()
+
+
+@wrong.backward(
+    "gradient",
+    "Your mean is right, and you subtract it everywhere: those that are out get their upstream gradient minus it. They don't move, "
+    "and their gradient is 0.",
+)
+def losers_keep_theirs(y, g):
+    return g - Shares.mean(y > 0, g)
+
+
+@wrong.backward(
+    "gradient",
+    "Your sum over those that are in is the sum over all, minus that over those that are out: large upstream gradients of these cancel, "
+    "and take the digits with them. Add up those that are in.",
+)
+def sum_of_all_less_losers(y, g):
+    out = y == 0
+    rest = g.sum(-1, keepdim=True) - (g * out).sum(-1, keepdim=True)
+    return torch.where(out, 0, g - rest / (~out).sum(-1, keepdim=True))
+
+
+@wrong.step(
+    "mean",
+    "gradient",
     "Your mean is one number for the whole tensor: sum() without a dimension adds up the rows as well. Sum over dim=-1, with "
     "keepdim=True.",
 )
@@ -608,6 +728,25 @@ def support_of_the_input(x, g):
 )
 def small_shares_out(y):
     return y > 0.01
+
+
+@wrong.step(
+    "support",
+    "gradient",
+    "You take tiny shares for 0: above a bound of yours they are in, below it out. Those that are out are 0 exactly: compare with 0.",
+)
+def tiny_shares_out(y):
+    return y > 1e-6
+
+
+@wrong.step(
+    "support",
+    "gradient",
+    "You take shares of some rounding errors, a multiple of eps, for 0. Those that are out are 0 exactly, and a share of that size is "
+    "one: compare with 0.",
+)
+def shares_of_eps_out(y):
+    return y > 100 * torch.finfo(y.dtype).eps
 
 
 @wrong.backward(
@@ -671,6 +810,46 @@ def mean_detached(inside, g):
 )
 def no_shift(x):
     return torch.zeros_like(x[..., :1])
+
+
+@wrong.step(
+    "shift",
+    "extremes",
+    "You subtract the maximum only where elements are very large. In float32 a sum of some hundreds has lost digits already: "
+    "subtract it always.",
+)
+def shift_where_large(x):
+    return x.amax(-1, keepdim=True) if x.numel() and x.abs().max() > 900 else torch.zeros_like(x[..., :1])
+
+
+@wrong.step(
+    "shift",
+    "extremes",
+    "You subtract the mean of the finite elements of a row. That may lie far from the largest ones, as with 1e30 and -1e30, and the sum "
+    "then has no digits left for the 1: subtract the maximum.",
+)
+def shift_by_the_finite_mean(x):
+    return torch.where(x > -1e308, x, 0).mean(-1, keepdim=True)
+
+
+@wrong.step(
+    "solve",
+    "extremes",
+    "You limit x to 100000 or more before you begin: elements beyond become equal, and share alike. Subtracting the maximum of the row "
+    "is enough for any of them.",
+)
+def input_limited_far_out(x):
+    return Shares.solve(x.clamp(-1e6, 1e6))
+
+
+@wrong.step(
+    "solve",
+    "extremes",
+    "You put a finite number in the place of -inf. In a row that lies below it these elements win: leave -inf as it is, it is out of "
+    "every sum that you choose by torch.where.",
+)
+def infinity_replaced(x):
+    return Shares.solve(x.masked_fill(x == -INF, -1e9))
 
 
 @wrong.step(
@@ -746,6 +925,27 @@ def copy_kept(y, g):
     return torch.where(inside, g - Shares.mean(inside, g), 0)
 
 
+@wrong.backward(
+    "contract",
+    "You save the output made float64. For a float32 input that is another tensor, twice as large: save the output itself.",
+    saves=lambda x, y: (y.double(),),
+)
+def saved_in_float64(y, g):
+    inside = y > 0
+    return torch.where(inside, g - Shares.mean(inside, g), 0)
+
+
+@wrong.backward(
+    "contract",
+    "You save what contiguous() gives. Where the output is not contiguous, as for a transposed input, that is a copy: save the output "
+    "itself.",
+    saves=lambda x, y: (y.contiguous(),),
+)
+def saved_contiguous(y, g):
+    inside = y > 0
+    return torch.where(inside, g - Shares.mean(inside, g), 0)
+
+
 @wrong.step(
     "solve",
     "contract",
@@ -753,7 +953,7 @@ def copy_kept(y, g):
     "one.",
 )
 def x_returned(x):
-    there = x.numel() and (x >= 0).all() and torch.allclose(x.sum(-1), torch.ones_like(x.sum(-1)))
+    there = x.numel() and (x >= 0).all() and (x.sum(-1) == 1).all()
     return x if there else Shares.solve(x)
 
 
