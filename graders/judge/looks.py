@@ -478,7 +478,7 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
                 )
                 if _finer(mine, right):
                     text = (
-                        f"In {wide} your {what} is a little off, mostly by less than {half} makes it. A loop that stops "
+                        f"In {wide} your {what} is a little off, mostly by less than {half} makes it. A loop that ends "
                         "too early does that, an epsilon, a constant with few digits, or a small part that is narrower."
                     )
                 return _found("precise", call, case, text, off=f"by up to {number((mine - right).abs().max())}")

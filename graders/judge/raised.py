@@ -110,9 +110,9 @@ WITH_CTX = (
     "forward(x); without one it gets ctx before them."
 )
 EXPANDED = (
-    "Something writes in place into an expanded tensor, in which several elements are one place in memory: an operation whose "
-    "name ends in _, x[...] = ..., += or *=, or a function of torch's that works so. An argument and the upstream gradient "
-    "belong to the caller: use the version that makes a new tensor, or clone() first."
+    "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=, or within a function "
+    "of torch's) writes into an expanded tensor, whose elements share a place in memory: use the version without, "
+    "which makes a new tensor. An argument and the upstream gradient belong to the caller."
 )
 
 
