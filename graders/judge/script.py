@@ -267,7 +267,9 @@ class Script:
     def tensor(self, name: str, value: Tensor, requires: bool = False) -> None:
         """Add the making of a tensor."""
         if self.random and _once(value).numel() > self.random and not _constant(value):
-            made = f"torch.randn({tuple(value.shape)}, dtype={value.dtype})" if inexact(value) else ""
+            crossed = value.dim() == 2 and not value.is_contiguous() and value.t().is_contiguous()
+            shape, turned = (tuple(value.t().shape), ".t()") if crossed else (tuple(value.shape), "")
+            made = f"torch.randn({shape}, dtype={value.dtype}){turned}" if inexact(value) else ""
             made = made or f"torch.randint({int(value.max()) + 1}, {tuple(value.shape)})"
             self.add(f"{name} = {made}{'.requires_grad_()' * requires}  # any numbers will do")
             return
