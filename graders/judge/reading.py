@@ -367,8 +367,8 @@ def _local(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> dic
                 for part in ast.walk(target):
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                         found.setdefault(part.id, []).append(node.value)
-        elif isinstance(node, ast.NamedExpr | ast.AugAssign) and isinstance(node.target, ast.Name):
-            found.setdefault(node.target.id, []).append(node.value)
+        elif isinstance(node, ast.NamedExpr | ast.AugAssign | ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.setdefault(node.target.id, []).extend([node.value] if node.value else [])
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             unknown.add(node.name)
         elif isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith):

@@ -347,6 +347,12 @@ def test_a_name_that_no_cell_defines_is_refused_in_an_answer(code: str) -> None:
     assert message in found("import torch", "def f(helper, Out, _):\n    helper = Out = _ = 1", with_exp(code))
 
 
+def test_a_name_with_a_type_is_an_answer_s_own() -> None:
+    half = "def half(x):\n    e: torch.Tensor = {}\n    one: float\n    one = 1.0\n    return e * one"
+    assert found("import torch", half.format("torch.exp(-x.abs())"), with_exp("half(x)")) == ""
+    assert "sigmoid" in found("import torch", half.format("torch.sigmoid"), with_exp("half(x)"))
+
+
 def test_names_of_classes_and_handlers_are_no_strays() -> None:
     inner = "class C:\n    half = 0.5\n    other = half * 2\n"
     made = "def f(x):\n" + textwrap.indent(f"{inner}return C.other * x\n", "    ")
