@@ -79,7 +79,7 @@ def code_of(value: object) -> str | None:
 
 def case_of(case: Case) -> dict[str, Any] | None:
     """Return a case as data; None for one that the page cannot ask."""
-    if case.provide or case.within or case.how == "backward" or isinstance(case.upstream, tuple):
+    if case.provide or case.within or case.how in ("backward", "conjugated") or isinstance(case.upstream, tuple):
         return None
     codes = [code_of(a) for a in case.args]
     upstream = None if case.upstream is None else code_of(case.upstream)

@@ -100,6 +100,14 @@ def counted(x: Tensor) -> Tensor:
     return separate(Counted.apply(x))
 
 
+# --- a tensor that is not what its memory holds -----------------------------------------------------------------------
+
+
+def conjugated(w: Tensor) -> Tensor:
+    """The conjugate; torch puts off computing it, and remembers that it has to."""
+    return w.conj()
+
+
 # --- what one task of a set lends to another ----------------------------------------------------------------------
 
 

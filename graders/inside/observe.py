@@ -343,7 +343,7 @@ def _upstreams(case: Case, outputs: tuple[Tensor, ...]) -> tuple[list[Tensor], l
     sent = (case.upstream,) if isinstance(case.upstream, Tensor) else case.upstream or ()
     if len(sent) != len(outputs) or any(o.shape != u.shape for o, u in zip(outputs, sent, strict=True)):
         return [], []
-    pairs = [(o, copy_of(u).to(o.dtype)) for o, u in zip(outputs, sent, strict=True) if o.requires_grad]
+    pairs = [(o, _sent(case, u).to(o.dtype)) for o, u in zip(outputs, sent, strict=True) if o.requires_grad]
     return [o for o, _ in pairs], [u for _, u in pairs]
 
 
@@ -351,7 +351,13 @@ def _upstream(case: Case, output: Tensor) -> Tensor:
     """Return a copy of the upstream gradient of the one output, in its dtype."""
     if not isinstance(case.upstream, Tensor):
         raise TypeError("a case that looks further into an operation has one upstream gradient")
-    return copy_of(case.upstream).to(output.dtype)
+    return _sent(case, case.upstream).to(output.dtype)
+
+
+def _sent(case: Case, upstream: Tensor) -> Tensor:
+    """Return a copy of an upstream gradient; with its conjugation put off, where the case asks for that."""
+    copy = copy_of(upstream)
+    return copy.conj().resolve_conj().conj() if case.how == "conjugated" else copy
 
 
 def _gradients(

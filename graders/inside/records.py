@@ -62,7 +62,8 @@ class Case:
             floats than `args`.
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
             as what calls autograd in its own backward needs; "constant": as "grad", and in the second order the
-            upstream gradient requires none, as in ``torch.autograd.functional.hessian``.
+            upstream gradient requires none, as in ``torch.autograd.functional.hessian``; "conjugated": as "grad", and the
+            upstream gradient is one whose conjugation torch has put off, as after ``y.conj()``.
         refuse: "operators": those of `deny` are refused where the case runs; "nothing": they are watched alone;
             "autograd": they are refused and all of torch's own autograd, and the outputs and first-order gradients are
             all that is looked at. Numbers that come from there were computed by what the student wrote.
@@ -85,7 +86,7 @@ class Case:
     refuse: str = "operators"
 
     def __post_init__(self) -> None:
-        if self.how not in ("grad", "backward", "constant"):
+        if self.how not in ("grad", "backward", "constant", "conjugated"):
             raise ValueError(f"a case's gradients come by no way called {self.how!r}")
         if self.refuse not in ("operators", "nothing", "autograd"):
             raise ValueError(f"a case refuses nothing called {self.refuse!r}")

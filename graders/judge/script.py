@@ -393,7 +393,11 @@ class Script:
         if sent is None:
             return []
         if isinstance(sent, Tensor):
-            self.tensor("upstream", sent)
+            if self.case.how == "conjugated":
+                self.tensor("upstream", sent.conj().resolve_conj())
+                self.add("upstream = upstream.conj()")
+            else:
+                self.tensor("upstream", sent)
             other = yours.outputs and yours.outputs[0].dtype != sent.dtype
             return [(self.output, f"upstream.to({self.output}.dtype)" if other else "upstream")]
         found = []

@@ -336,6 +336,29 @@ def test_what_hangs_on_ctx_is_counted() -> None:
     assert observe(Hides.apply, case(watch=("trace",))).kept_bytes == 3 * 8 + 3 * 1
 
 
+def test_an_upstream_gradient_may_come_with_its_conjugation_put_off() -> None:
+    """What looks at its memory alone is seen to be wrong, or raises."""
+
+    class Doubled(Function):
+        @staticmethod
+        def forward(ctx, z):
+            return 2 * z
+
+        @staticmethod
+        def backward(ctx, g):
+            return torch.view_as_complex(2 * torch.view_as_real(g))
+
+    z = torch.tensor([1 + 2j, 3 - 1j])
+    asked = {"args": (z,), "upstream": z, "watch": ("state",)}
+    right = observe(Doubled.apply, case(**asked))
+    assert right.failure is None and right.sibling is not None and torch.equal(right.grads[0], 2 * z)
+    told = observe(Doubled.apply, case(how="conjugated", **asked)).failure
+    assert told is not None and told.stage == "backward" and "unresolved conjugated" in told.message
+    found = observe(lambda z: 2 * z, case(how="conjugated", **asked))
+    assert torch.equal(found.grads[0], 2 * z) and torch.equal(found.sibling, z) and not found.changed
+    assert torch.equal(found.repeated[0], 2 * z) and found.sibling.is_conj() is False
+
+
 def test_a_way_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="no way called 'bakward'"):
         case(how="bakward")
