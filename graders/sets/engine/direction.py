@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from graders.inside.records import Case
+from graders.inside.records import Case, Helper
 from graders.judge import looks as look
 from graders.judge.aspects import GRADIENT, VALUE, WATCHED, contract, gradient, second_order, value
 from graders.judge.task import Check, Draw, Task
@@ -36,11 +36,13 @@ def _forms(d: Draw, order: int) -> list[Case]:
         ("an empty input", plane(d, 0, 3)),
         ("a 3-d input", plane(d, 2, 1, 3)),
         ("a transposed input", plane(d, 3, 2).t()),
+        ("a permuted 3-d input", plane(d, 2, 3, 2).permute(1, 2, 0)),
         ("every second row", plane(d, 4, 3)[::2]),
         ("an expanded input", plane(d, 1, 3).expand(2, 3)),
         ("on the axes", row(2, 2j, -0.5, -3j)),
         ("along the diagonals", row(1 + 1j, -1 + 1j, 1 - 1j, -2 - 2j)),
         ("moduli from 0.001 to 1000", plane(d, 4) * row(1e-3, 0.1, 30, 1e3)),
+        ("near the axes", row(1 + 3e-9j, -1 + 1e-9j, -2 - 1e-12j, 1e-160 + 1j, 3e-9 - 2j)),
         ("one direction", d.between(0.5, 2, 4) * row(0.6 + 0.8j)),
     ]
     return [d.case(name, z, order=order) for name, z in inputs]
@@ -53,8 +55,12 @@ def _lopsided(d: Draw, order: int) -> list[Case]:
 
 def _ends(d: Draw) -> list[Case]:
     """Return cases at 0, near it and far out, where squares are 0 or infinite."""
+    apart = row(1e-200, 1e-100j, 1e200, 3 + 4j, 1e100j, -1e-200j)  # so far that no scale is right for all of them
+    parts = row(1e-180 + 1e180j, 1e180 - 1e-180j, -1e-150 + 1e-10j, 1e10 - 1e-150j)
     return [
         d.case("0 among others", row(0, 1 + 2j, 0, -3j)),
+        d.case("moduli from 1e-200 to 1e200", apart, upstream=apart * plane(d, 6)),
+        d.case("one part far below the other", parts, upstream=parts * plane(d, 4)),
         d.case("0 alone", torch.zeros((), dtype=WIDE)),
         d.case("complex64, 0 among others", row(0, 1 + 2j, 0, -3j, dtype=NARROW)),
         d.case("near 0", plane(d, 4) * 1e-9),
@@ -65,15 +71,24 @@ def _ends(d: Draw) -> list[Case]:
     ]
 
 
+def _reference(z: Tensor) -> Tensor:
+    return torch.sgn(z)  # which calls it input
+
+
 task = Task(
     "Direction",
     "Direction.apply(z)",
-    reference=torch.sgn,
+    reference=_reference,
     checks=(
         value(
             1,
             about="z / |z|, of any shape and layout, in complex64 and complex128",
-            cases=lambda d: [*_forms(d, order=0), *_lopsided(d, order=0)],
+            cases=lambda d: [
+                *_forms(d, order=0),
+                *_lopsided(d, order=0),
+                d.case("z by keyword", plane(d, 3), order=0, keywords=("z",)),
+                d.case("a conjugate that torch puts off", Helper("conjugated", (plane(d, 4),)), order=0),
+            ],
             looks=VALUE,
         ),
         gradient(
@@ -90,6 +105,8 @@ task = Task(
                     "an expanded upstream gradient", plane(d, 2, 3), upstream=d.normal(2, 1, dtype=WIDE).expand(2, 3)
                 ),
                 d.case("a transposed upstream gradient", plane(d, 2, 3), upstream=d.normal(3, 2, dtype=WIDE).t()),
+                d.case("one row upstream, for each", plane(d, 3, 4), upstream=plane(d, 1, 4).expand(3, 4)),
+                d.case("an upstream gradient that torch conjugates later", plane(d, 4), how="conjugated"),
                 d.case("an upstream gradient along z", z := plane(d, 4), upstream=z * 1.5),
             ],
             looks=GRADIENT,
@@ -113,6 +130,10 @@ task = Task(
                 d.case("a 0-d input", plane(d), order=2),
                 d.case("complex64", plane(d, 4, dtype=NARROW), order=2),
                 d.case("an upstream gradient that is a constant", plane(d, 4), order=2, how="constant"),
+                d.case("a real upstream gradient", plane(d, 4), upstream=d.normal(4).to(WIDE), order=2),
+                d.case("an upstream gradient of zeros", plane(d, 4), upstream=row(0, 0, 0, 0), order=2),
+                d.case("zeros upstream", plane(d, 4), upstream=plane(d, 4) * row(0, 1, 0, 1), order=2),
+                d.case("0 among others", row(0, 1 + 2j, 0, -3j), order=2),  # at 0 torch's is nan, and anything is right
                 *_lopsided(d, order=2),
             ],
             looks=(*GRADIENT, look.second_order),
@@ -124,6 +145,7 @@ task = Task(
             cases=lambda d: [
                 d.case("a vector", plane(d, 4), watch=WATCHED, between=(plane(d, 3),)),
                 d.case("a complex64 matrix", plane(d, 2, 3, dtype=NARROW), watch=("state", "overwrite")),
+                d.case("0 among others", row(0, 1 + 2j, 0, -3j), watch=("state", "overwrite")),
             ],
             # what is changed in place comes before the numbers that it spoils
             looks=(*GRADIENT[:4], look.untouched, *GRADIENT[4:], look.stateless, look.guarded, look.allowed),

@@ -11,7 +11,7 @@ from graders.judge import looks as look
 from graders.judge.aspects import GRADIENT, VALUE, WATCHED, gradient, second_order, value
 from graders.judge.looks import Finding
 from graders.judge.outside import Outside
-from graders.judge.task import DOUBLE, DTYPES, HALF, MASKS, SINGLE, Check, Draw, Task
+from graders.judge.task import BRAIN, DOUBLE, DTYPES, HALF, MASKS, SINGLE, Check, Draw, Task
 from graders.judge.wording import MASK_MULTIPLIED, VIEW_NEEDED, WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
 
@@ -20,6 +20,9 @@ SLOPE = 0.1
 INF = float("inf")
 MANY = 6 << 20  # so many numbers that a byte for each stands out in a process's memory
 RAGGED = (1, 2, 7, 9, 15, 17, 23)
+LONG = 5003  # more than bfloat16, float16 or a byte can count, and no multiple of 8
+# in float32 all of these are 0; times the slope of their case the smallest are what they are
+TINY = torch.tensor([5e-324, -5e-324, 1e-310, -1e-310, 1e-250, -1e-250, 1e-60, -1e-60], dtype=DOUBLE)
 
 
 def named(dtype: torch.dtype) -> str:
@@ -39,25 +42,39 @@ def _kinks(d: Draw) -> list[Case]:
         d.case("at 0, slope 3", kink, 3.0),
         d.case("upstream gradients of every size", d.scales(16), SLOPE, upstream=d.scales(16)),
         d.case("infinite upstream gradients", d.sides(8), SLOPE, upstream=ends),
+        d.case("tiny numbers", TINY, 0.7),
     ]
 
 
 def _slopes(d: Draw, order: int) -> list[Case]:
-    cases = [d.case(f"slope {s:g}", d.sides(8), s, order=order) for s in (0.0, -0.7, 3.0, 0.25)]
+    cases = [d.case(f"slope {s:g}", d.sides(8), s, order=order) for s in (0.0, -0.7, 3.0, 0.25, 1e12)]
     cases.append(d.case("slope -0.7, large", d.sides(8, away=30, reach=60), -0.7, order=order))
     return [*cases, d.case("slope by keyword", d.sides(8), 0.3, keywords=("slope",), order=order)]
+
+
+def _halves(d: Draw, order: int) -> list[Case]:
+    """Return cases of float16, whose largest number is 65504: what is right fits, and what is on the way need not."""
+    large = d.between(4e4, 6e4, 8, dtype=HALF)
+    small, upstream = d.sides(8, away=0.01, reach=0.3, dtype=HALF), d.sides(8, away=0.05, reach=0.3, dtype=HALF)
+    return [
+        d.case("large float16 numbers, slope 2", large, 2.0, order=order),
+        d.case("large negative float16 numbers, slope -1", -large, -1.0, order=order),
+        d.case("float16, slope 1e5", small, 1e5, order=order, upstream=upstream if order else None),
+    ]
 
 
 def _ragged(d: Draw) -> list[Case]:
     """Return cases of numbers that are no multiple of 8, with what is kept."""
     shapes: list[tuple[int, ...]] = [*((n,) for n in RAGGED), (), (5, 3), (2, 3, 7), (3, 5, 1)]
-    named_ = {(): "a 0-d input", (0, 3): "an empty input"}
+    named_ = {(): "a 0-d input", (0, 3): "an empty input", (3, 0): "an empty input of shape (3, 0)"}
     return [
-        *(d.case(named_.get(s, f"shape {s}"), d.sides(*s), SLOPE, watch=("trace",)) for s in [*shapes, (0, 3)]),
+        *(d.case(named_.get(s, f"shape {s}"), d.sides(*s), SLOPE, watch=("trace",)) for s in [*shapes, (0, 3), (3, 0)]),
+        d.case("a negative 0-d input", -d.sides(), SLOPE, watch=("trace",)),
         *(d.case(f"{n} positive numbers", d.between(0.5, 2, n), SLOPE, watch=("trace",)) for n in (9, 15)),
         *(d.case(f"{n} negative numbers", d.between(-2, -0.5, n), SLOPE, watch=("trace",)) for n in (9, 15)),
         d.case("a float16 input of 13", d.sides(13, dtype=HALF), -0.7, watch=("trace",)),
         d.case("a transposed input", d.sides(5, 3).t(), SLOPE, watch=("trace",)),
+        d.case(f"{LONG} bfloat16 numbers", d.sides(LONG, dtype=BRAIN), SLOPE, watch=("trace",)),
     ]
 
 
@@ -116,6 +133,8 @@ task = Task(
             cases=lambda d: [
                 *d.forms(d.sides, SLOPE, order=0),
                 *_slopes(d, order=0),
+                *_halves(d, order=0),
+                d.case("both by keyword", d.sides(8), SLOPE, keywords=("x", "slope"), order=0),
                 d.case("every size", d.scales(16), SLOPE, order=0),
                 *d.lopsided(lambda x: (x, SLOPE), 8, order=0),
             ],
@@ -127,8 +146,11 @@ task = Task(
             cases=lambda d: [
                 *_kinks(d),
                 *_slopes(d, order=1),
+                *_halves(d, order=1),
                 *d.forms(d.sides, SLOPE),
                 d.case("a transposed upstream gradient", d.sides(4, 6), SLOPE, upstream=d.normal(6, 4).t()),
+                d.case("a permuted 3-d input", d.sides(2, 3, 4).permute(1, 2, 0), SLOPE),
+                d.case("one row upstream, for each", d.sides(4, 6), SLOPE, upstream=d.normal(1, 6).expand(4, 6)),
                 d.case("every second number upstream", d.sides(8), SLOPE, upstream=d.normal(16)[::2]),
                 *d.lopsided(lambda x: (x, SLOPE), 8),
                 d.case("64 numbers", d.sides(64), SLOPE, watch=("trace",), deny=MASKS),
@@ -148,6 +170,7 @@ task = Task(
                 d.case("8 float16 numbers", d.sides(8, dtype=HALF), 3.0, watch=("trace", "overwrite")),
                 d.case("a transposed input", d.sides(8, 5).t(), SLOPE, watch=("trace", "overwrite")),
                 d.case("an expanded input", d.sides(1, 8).expand(4, 8), SLOPE, watch=("trace",)),
+                d.case("slope 0", d.sides(16), 0.0, watch=("trace", "overwrite")),
                 d.case("1024 numbers", d.sides(32, 32), SLOPE, watch=("trace",)),
             ],
             looks=(
@@ -177,6 +200,11 @@ task = Task(
             cases=lambda d: [
                 d.case("8 numbers", d.sides(8), SLOPE, order=2),
                 d.case("a matrix", d.sides(4, 6), 0.3, order=2),
+                d.case("a 0-d input", d.sides(), SLOPE, order=2),
+                d.case("a negative 0-d input", -d.sides(), SLOPE, order=2),
+                *(d.case(f"{named(t)}", d.sides(8, dtype=t), SLOPE, order=2) for t in (SINGLE, HALF, BRAIN)),
+                d.case("an upstream gradient of zeros", d.sides(8), SLOPE, upstream=d.normal(8) * 0, order=2),
+                d.case("zeros upstream", d.sides(8), SLOPE, upstream=d.normal(8) * (torch.arange(8) % 3 > 0), order=2),
                 *_slopes(d, order=2),
                 *d.lopsided(lambda x: (x, SLOPE), 8, order=2),
             ],
