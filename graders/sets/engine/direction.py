@@ -384,6 +384,61 @@ def epsilon_added(z):
 
 @wrong.forward(
     "value",
+    "You add a small number, such as 1e-12, to |z|. Where |z| is 0.001 the output is short by 1e-9, and where it's 1e-200, far more. "
+    "Choose with torch.where at 0 instead.",
+)
+def small_epsilon_added(z):
+    return z / (z.abs() + 1e-12)
+
+
+@wrong.forward(
+    "value",
+    "You take the angle from imag / real, by atan: that doesn't know z from -z, and left of the imaginary axis your output has the "
+    "wrong sign. Divide z by |z|, or take z.angle().",
+)
+def atan_for_the_angle(z):
+    angle = torch.atan(z.imag / torch.where(z.real == 0, 1e-300, z.real))
+    return torch.where(z == 0, 0, torch.polar(torch.ones_like(angle), angle))
+
+
+@wrong.forward(
+    "value",
+    "You take the angle from acos(real / |z|). Near the real axis that has half of its digits left, and the imaginary part of your "
+    "output is wrong. Divide z by |z|.",
+)
+def acos_for_the_angle(z):
+    r = z.abs()
+    angle = torch.acos((z.real / torch.where(r == 0, 1, r)).clamp(-1, 1))
+    angle = torch.where(z.imag < 0, -angle, angle)
+    return torch.where(r == 0, 0, torch.complex(angle.cos(), angle.sin()))
+
+
+@wrong.forward(
+    "value",
+    "You ask whether z is 0 by the sum of its parts, which is 0 for 1 - i too: there your output is 0. Ask z == 0.",
+)
+def zero_by_the_sum(z):
+    return torch.where(z.real + z.imag == 0, 0, z / z.abs())
+
+
+@wrong.forward(
+    "value",
+    "torch.view_as_real raises where z is a conjugate that torch has not computed yet, as w.conj() is: it looks at memory. Use z.real "
+    "and z.imag, or z.resolve_conj() first.",
+)
+def memory_of_the_input(z):
+    pair = torch.view_as_real(z)
+    r = torch.hypot(pair[..., 0], pair[..., 1])[..., None]
+    return torch.view_as_complex(torch.where(r == 0, 0, pair / r))
+
+
+@wrong.forward("value", "Your forward's parameter is not called z. Callers may write apply(z=...): take the name of the task.")
+def other_name(x):
+    return Turning.forward(x)
+
+
+@wrong.forward(
+    "value",
     "You convert to complex64 inside: for a complex128 input the output has another dtype, and half of the digits. Compute in the "
     "dtype of z.",
 )
@@ -429,6 +484,16 @@ def modulus_taken_for_constant(y, g):
 )
 def conjugate_s_term_missing(y, g):
     return g / 2
+
+
+@wrong.step(
+    "across",
+    "gradient",
+    "Your gradient is twice what it should be: both derivatives, with respect to z and to its conjugate, have a factor 1/2: "
+    "(g - y^2 conj(g)) / (2|z|).",
+)
+def halves_forgotten(y, g):
+    return g - y * y * g.conj()
 
 
 @wrong.step(
@@ -494,6 +559,49 @@ def imaginary_for_real(y, g):
 )
 def length_of_all(y, g):
     return (y.conj() * g).abs()
+
+
+@wrong.step(
+    "along",
+    "gradient",
+    "You sum Re(conj(y) g) over the whole tensor, as if that were one vector. Each complex number is a vector by itself: leave out "
+    "the sum.",
+)
+def along_summed(y, g):
+    return (y.conj() * g).real.sum()
+
+
+@wrong.step(
+    "across",
+    "gradient",
+    "torch.view_as_real raises where the upstream gradient is a conjugate that torch has not computed yet, as behind y.conj(): it looks "
+    "at memory. Use .real and .imag, or g.resolve_conj() first.",
+)
+def memory_of_the_upstream(y, g):
+    parts, of_y = torch.view_as_real(g), torch.view_as_real(y)
+    return torch.view_as_complex(parts - of_y * (of_y * parts).sum(-1, keepdim=True))
+
+
+@task.mistake(
+    "gradient",
+    "Where z is purely imaginary your gradient is 0, and 0 / 0 aside there's no reason for it: you ask z.real == 0. Ask z == 0.",
+)
+class zero_by_the_real_part(Turning):
+    @classmethod
+    def backward(cls, ctx, g):
+        z, y = ctx.saved_tensors
+        return torch.where(z.real == 0, 0, cls.across(y, g) / z.abs())
+
+
+@task.mistake(
+    "gradient",
+    "Your gradient is 0 where the parts of z cancel, as of 1 - i: you ask whether their sum is 0. Ask z == 0.",
+)
+class gradient_zero_by_the_sum(Turning):
+    @classmethod
+    def backward(cls, ctx, g):
+        z, y = ctx.saved_tensors
+        return torch.where(z.real + z.imag == 0, 0, cls.across(y, g) / z.abs())
 
 
 @wrong.step(
@@ -667,6 +775,49 @@ def modulus_by_squares(z):
     return (z.real * z.real + z.imag * z.imag).sqrt()
 
 
+@wrong.forward(
+    "ends",
+    "Forward makes the modulus of squares: beyond 1e154 (1e19 in complex64) that's infinite, and below 1e-162 it's 0. Use "
+    "z.abs() there too, as in backward.",
+)
+def squares_in_forward(z):
+    r = (z.real * z.real + z.imag * z.imag).sqrt()
+    return torch.where(r == 0, 0, z / r)
+
+
+@wrong.forward(
+    "ends",
+    "You add a tiny number, such as 1e-20, to |z|. Beside a z of 1e-200 it's not tiny, and the output is nearly 0. Choose with "
+    "torch.where at 0 instead.",
+)
+def tiny_epsilon_added(z):
+    return z / (z.abs() + 1e-20)
+
+
+@wrong.forward(
+    "ends",
+    "You scale by the largest modulus in the tensor before you square. A number far smaller than that is 0 then. z.abs() scales "
+    "each number by itself.",
+)
+def scaled_by_the_largest(z):
+    if not z.any():
+        return torch.zeros_like(z)
+    s = z / z.abs().max()
+    r = (s.real * s.real + s.imag * s.imag).sqrt()
+    return torch.where(r == 0, 0, s / r)
+
+
+@task.mistake(
+    "ends",
+    "One 0 among the numbers makes your whole gradient 0: any() asks about all of them. Choose number by number, with torch.where.",
+)
+class zero_for_all(Turning):
+    @classmethod
+    def backward(cls, ctx, g):
+        z, y = ctx.saved_tensors
+        return torch.zeros_like(z) if (z == 0).any() else cls.across(y, g) / z.abs()
+
+
 @wrong.step(
     "modulus",
     "ends",
@@ -744,6 +895,73 @@ wrong.habits(
 )
 
 
+@task.mistake(
+    "second_order",
+    "Where a 0 is among the numbers you detach all of them: the others have a second derivative. Put torch.where around the "
+    "quotient, and leave z and y in the graph.",
+)
+class detached_for_a_zero(Turning):
+    @classmethod
+    def backward(cls, ctx, g):
+        z, y = ctx.saved_tensors
+        zero = z == 0
+        if zero.any():
+            z, y = torch.where(zero, 1, z.detach()), y.detach()
+        return torch.where(zero, 0, cls.across(y, g) / z.abs())
+
+
+@task.mistake(
+    "second_order",
+    "Of an input without dimensions you make a Python number, by item(), and of that a tensor: it's cut off from the graph. Use the "
+    "formula for all shapes.",
+)
+class number_without_dimensions(Turning):
+    @classmethod
+    def backward(cls, ctx, g):
+        grad = Turning.backward(ctx, g)
+        return grad if grad.ndim else torch.tensor(grad.item(), dtype=grad.dtype)
+
+
+@wrong.step(
+    "across",
+    "second_order",
+    "Where the upstream gradient is all zeros you return new zeros, cut off from it. Its derivative by that is not 0, at 0 either: "
+    "leave that branch out.",
+)
+def zeros_made_anew(y, g):
+    return g - y * Turning.along(y, g) if g.any() else torch.zeros_like(g)
+
+
+@wrong.step(
+    "across",
+    "second_order",
+    "Where the upstream gradient is 0 you put a 0 that does not depend on it. The gradient's derivative by it is the same there as "
+    "anywhere: choose by z == 0 alone.",
+)
+def zero_for_a_zero_upstream(y, g):
+    return torch.where(g == 0, 0, Turning.across(y, g))
+
+
+@wrong.step(
+    "across",
+    "second_order",
+    "A real upstream gradient is made a real tensor first, so its derivative by the imaginary part is lost. A complex number of "
+    "imaginary part 0 is complex: leave that branch out.",
+)
+def real_upstream_narrowed(y, g):
+    return Turning.across(y, g if g.imag.any() else g.real)
+
+
+@wrong.step(
+    "across",
+    "second_order",
+    "You take |v| times the sine of an angle, and |v| has no derivative at v = 0, nor has the angle. y Im(conj(y) v) i is the same, "
+    "and has one everywhere.",
+)
+def by_angles(y, g):
+    return 1j * y * g.abs() * torch.sin(g.angle() - y.angle())
+
+
 @wrong.backward(
     "second_order",
     "You look whether the upstream gradient requires a gradient, and else compute without a graph. The gradient depends on z too: "
@@ -752,6 +970,45 @@ wrong.habits(
 def graph_for_upstream_alone(ctx, g):
     with torch.set_grad_enabled(g.requires_grad):
         return Turning.backward(ctx, g)
+
+
+@wrong.forward(
+    "contract",
+    "Forward writes 1 into the zeros of z and puts the 0 back: torch counts the changes, and whoever saved z for a backward of theirs "
+    "is refused. Divide by torch.where(z == 0, 1, z.abs()).",
+)
+def zeros_put_back(z):
+    zero = z == 0
+    if zero.any():
+        z[zero] = 1
+    y = z / z.abs()
+    if zero.any():
+        z[zero] = 0
+        y[zero] = 0
+    return y
+
+
+@task.mistake(
+    "contract",
+    "Backward changes the output in place, by .data, and the caller has it: what is computed from it afterwards is wrong. Make a new "
+    "tensor.",
+)
+class output_normalised_again(Turning):
+    @classmethod
+    def backward(cls, ctx, g):
+        _, y = ctx.saved_tensors
+        y.data.div_(y.data.abs())
+        return Turning.backward(ctx, g)
+
+
+@wrong.backward(
+    "contract",
+    "Backward sets numbers of the upstream gradient to 0 in place, where z is 0. It belongs to the caller: put torch.where around your "
+    "result instead.",
+)
+def upstream_set_to_zero(z, y, g):
+    g[z == 0] = 0
+    return Turning.across(y, g) / torch.where(z == 0, 1, z.abs())
 
 
 wrong.habits(

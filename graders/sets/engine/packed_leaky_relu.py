@@ -47,7 +47,7 @@ def _kinks(d: Draw) -> list[Case]:
 
 
 def _slopes(d: Draw, order: int) -> list[Case]:
-    cases = [d.case(f"slope {s:g}", d.sides(8), s, order=order) for s in (0.0, -0.7, 3.0, 0.25, 1e12)]
+    cases = [d.case(f"slope {s:g}", d.sides(8), s, order=order) for s in (0.0, -0.7, 3.0, 0.25, 1e17)]
     cases.append(d.case("slope -0.7, large", d.sides(8, away=30, reach=60), -0.7, order=order))
     return [*cases, d.case("slope by keyword", d.sides(8), 0.3, keywords=("slope",), order=order)]
 
@@ -404,11 +404,47 @@ def maximum_of_both(x, slope):
 
 @wrong.forward(
     "value",
-    "torch.where(x > 0, 1.0, slope) makes a factor in float32, whatever x is: your output has another dtype, or half of its "
-    "digits. Choose between x and slope * x.",
+    "A factor made by torch.where(x > 0, 1.0, slope), or of bools times slope, is float32, whatever x is: your output has another "
+    "dtype, or half of its digits. Choose between x and slope * x.",
 )
 def factor_in_float32(x, slope):
     return x * torch.where(x > 0, 1.0, slope)
+
+
+@wrong.forward(
+    "value",
+    "torch.tensor(slope) is float32, whatever x is: in float64 your output has half of its digits, and a float16 number without "
+    "dimensions becomes float32. Multiply by slope itself, a Python number.",
+)
+def slope_as_a_tensor(x, slope):
+    return torch.where(x > 0, x, torch.tensor(slope) * x)
+
+
+@wrong.forward(
+    "value",
+    "slope * x + (1 - slope) * relu(x) is right on paper. With a large slope its two terms cancel, and of x little or nothing is "
+    "left. Choose with torch.where.",
+)
+def large_terms_cancel(x, slope):
+    return slope * x + (1 - slope) * x.clamp(min=0)
+
+
+@wrong.forward(
+    "value",
+    "Your forward multiplies both branches by 0 or 1 and adds them. Where slope * x is too large for float16 it's infinite, and "
+    "inf * 0 is nan, though x itself was asked for. torch.where chooses.",
+)
+def masks_multiplied_in_forward(x, slope):
+    above = (x > 0).to(x.dtype)
+    return above * x + (1 - above) * (slope * x)
+
+
+@wrong.forward(
+    "value",
+    "Your forward's first parameter is not called x. Callers may write apply(x=..., slope=...): take the names of the task.",
+)
+def other_names(inp, slope):
+    return torch.where(inp > 0, inp, slope * inp)
 
 
 @wrong.step("grad", "gradient", "Where x was not above 0 your gradient is 0, as for a ReLU. There it's slope times g.")
@@ -442,6 +478,26 @@ def right_side_at_zero(x):
 
 
 @wrong.step(
+    "above",
+    "gradient",
+    "Tiny positive numbers have no bit: you compare with a small number, such as 1e-7, or look at a float32 copy, in which 1e-60 "
+    "is 0. Ask x > 0, of x itself.",
+)
+def tiny_for_zero(x):
+    return x > 1e-7
+
+
+@task.mistake(
+    "gradient",
+    "Your bits are the signs of the output. With a negative slope it's positive on both sides of 0. Pack the signs of x.",
+)
+class signs_of_the_output(Packing):
+    @classmethod
+    def setup_context(cls, ctx, inputs, output):
+        Packing.setup_context(ctx, (output, inputs[1]), output)
+
+
+@wrong.step(
     "grad",
     "gradient",
     "Your bits choose the sign of the upstream gradient in place of x's: backward applies the leaky ReLU to g. Use the bits that "
@@ -459,8 +515,18 @@ def mask_multiplied(above, g, slope):
 @wrong.step(
     "grad",
     "gradient",
-    "torch.where(above, 1.0, slope) makes a factor in float32, in which 0.1 is 0.10000000149: your gradient has another "
-    "dtype, or half of its digits. Choose between g and slope * g.",
+    "slope + (1 - slope) * bit should be 1 where the bit is. A large slope leaves nothing of that: in floats 1e17 + (1 - 1e17) is 0. "
+    "Choose with torch.where.",
+)
+def factor_by_a_difference(above, g, slope):
+    return g * (slope + (1 - slope) * above.to(g.dtype))
+
+
+@wrong.step(
+    "grad",
+    "gradient",
+    "A factor from torch.where(above, 1.0, slope) or torch.tensor(slope) is float32, in which 0.1 is 0.10000000149: your gradient "
+    "has another dtype, or half of its digits. Choose between g and slope * g.",
 )
 def factor_in_float32_in_backward(above, g, slope):
     return g * torch.where(above, 1.0, slope)
@@ -544,6 +610,25 @@ def in_memory_order(above):
     return Packing.pack(above.permute(order))
 
 
+@task.mistake(
+    "gradient",
+    "You pack in the order of memory, and go back by the same permutation. Of three dimensions that's seldom the way back: "
+    "reshape(-1) goes by the shape, and needs none.",
+)
+class permuted_twice(Packing):
+    @classmethod
+    def setup_context(cls, ctx, inputs, output):
+        x, ctx.slope = inputs
+        ctx.order = sorted(range(x.ndim), key=lambda i: -x.stride(i))
+        ctx.save_for_backward(cls.pack((x > 0).permute(ctx.order)))
+
+    @classmethod
+    def backward(cls, ctx, g):
+        shape = torch.Size([g.shape[i] for i in ctx.order])
+        above = cls.unpack(*ctx.saved_tensors, shape).permute(ctx.order).reshape(g.shape)
+        return cls.grad(above, g, ctx.slope), None
+
+
 @wrong.backward("bits", WRITES_INTO_UPSTREAM)
 def writes_into_upstream(ctx, g):
     below = ~Packing.unpack(*ctx.saved_tensors, ctx.shape)
@@ -557,6 +642,21 @@ def writes_into_upstream(ctx, g):
 )
 def writes_into_input(x, slope):
     return x.copy_(Packing.forward(x.clone(), slope))
+
+
+@wrong.backward(
+    "bits",
+    "Backward takes the bits off the saved bytes in place, by .data, so a second backward (retain_graph=True) finds none. "
+    "Make new tensors: packed >> place.",
+)
+def bytes_used_up(ctx, g):
+    (packed,) = ctx.saved_tensors
+    rows = []
+    for _ in range(8):
+        rows.append(packed % 2)
+        packed.data.floor_divide_(2)
+    above = torch.stack(rows, 1).flatten()[: g.numel()].reshape(g.shape) == 1
+    return torch.where(above, g, ctx.slope * g), None
 
 
 wrong.habits(
@@ -601,6 +701,42 @@ class slope_outside_ctx(Packing):
     @classmethod
     def backward(cls, ctx, g):
         return Packing.grad(Packing.unpack(*ctx.saved_tensors, ctx.shape), g, slope_outside_ctx.slope), None
+
+
+@task.mistake(
+    "bits",
+    "You keep the bytes in a dictionary of the class or in a global one, by shape: a second call of the same shape overwrites "
+    "them before the first one's backward. Use ctx.save_for_backward.",
+)
+class kept_by_shape(Packing):
+    kept: dict[torch.Size, Tensor] = {}  # noqa: RUF012 (the mistake)
+
+    @classmethod
+    def setup_context(cls, ctx, inputs, output):
+        x, ctx.slope = inputs
+        kept_by_shape.kept[x.shape] = cls.pack(x > 0)
+
+    @classmethod
+    def backward(cls, ctx, g):
+        return cls.grad(cls.unpack(kept_by_shape.kept[g.shape], g.shape), g, ctx.slope), None
+
+
+@task.mistake(
+    "bits",
+    "You count the numbers in uint8, which begins again after 255: of more than 256 numbers the later ones share the bytes of the "
+    "first. Count in int64, as torch.arange does.",
+)
+class counted_in_a_byte(Packing):
+    @staticmethod
+    def pack(above):
+        place = torch.arange(above.numel(), dtype=torch.uint8)
+        packed = torch.zeros(-(-above.numel() // 8), dtype=torch.uint8)
+        return packed.index_add_(0, (place // 8).long(), above.flatten().to(torch.uint8) << (place % 8))
+
+    @staticmethod
+    def unpack(packed, shape):
+        place = torch.arange(shape.numel(), dtype=torch.uint8)
+        return (packed[(place // 8).long()] >> (place % 8) & 1 == 1).reshape(shape)
 
 
 class Unpacked(Packing):
@@ -687,7 +823,8 @@ class indices_saved(Packing):
 @wrong.step(
     "pack",
     "bits",
-    "Your bytes are no bytes: a sum of bools times numbers is int64, 8 bytes for each. Convert it to torch.uint8 before you save it.",
+    "You keep eight bytes where one is enough. A sum of bools times numbers is int64: convert it to torch.uint8. A column of a larger "
+    "tensor keeps all of that: clone it.",
 )
 def not_converted_to_bytes(above):
     return (Packing.rows(above.flatten()) * Packing.weights()).sum(1)
@@ -848,11 +985,47 @@ class fails_for_nothing(Packing):
         return Packing.pack(above)
 
 
+@task.mistake(
+    "ragged",
+    "You make rows of the last dimension, reshape(-1, x.shape[-1]), and torch cannot tell how many rows of nothing there are: an "
+    "input of shape (3, 0) raises. Use reshape(-1).",
+)
+class rows_of_the_last_dimension(Packing):
+    @classmethod
+    def setup_context(cls, ctx, inputs, output):
+        x, slope = inputs
+        if x.ndim > 1:
+            x.reshape(-1, x.shape[-1])
+        Packing.setup_context(ctx, inputs, output)
+
+
 @wrong.step(
     "grad",
     "second_order",
-    "The slope's part of your gradient is cut off from g, by detach or by a number: where x was not above 0, nothing of a "
-    "gradient penalty goes back. Use slope * g.",
+    "Of an input without dimensions you make a number, by item() or float(), and of that a tensor: it's cut off from the graph. Use "
+    "the formula for all shapes.",
+)
+def number_without_dimensions(above, g, slope):
+    if not g.ndim:
+        return torch.tensor(g.item() * (1 if above.item() else slope), dtype=g.dtype)
+    return torch.where(above, g, slope * g)
+
+
+@wrong.step(
+    "grad",
+    "second_order",
+    "Where the upstream gradient is all zeros you return new zeros, cut off from it. Its derivative by that is 1 or the slope, at "
+    "0 too: leave that branch out.",
+)
+def zeros_made_anew(above, g, slope):
+    return torch.where(above, g, slope * g) if g.any() else torch.zeros_like(g)
+
+
+@wrong.step(
+    "grad",
+    "second_order",
+    "Where x was not above 0, nothing of a gradient penalty goes back. The slope's part of your gradient is cut off from g, by "
+    "detach or by a number, or the backward of a backward of yours forgets it. Use slope * g.",
 )
 def slope_s_part_detached(above, g, slope):
     return torch.where(above, g, (slope * g).detach())
