@@ -515,6 +515,17 @@ def mask_multiplied(above, g, slope):
 @wrong.step(
     "grad",
     "gradient",
+    "You multiply by the bits and by one minus the bits: where the upstream gradient is infinite, inf * 0 is nan, and in float16 a large "
+    "slope is infinite too. torch.where chooses.",
+)
+def bits_multiplied_as_numbers(above, g, slope):
+    bits = above.to(g.dtype)
+    return bits * g + (1 - bits) * slope * g
+
+
+@wrong.step(
+    "grad",
+    "gradient",
     "slope + (1 - slope) * bit should be 1 where the bit is. A large slope leaves nothing of that: in floats 1e17 + (1 - 1e17) is 0. "
     "Choose with torch.where.",
 )
