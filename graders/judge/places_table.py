@@ -826,6 +826,12 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     # the engine
     "PackedLeakyReLU.factor_in_float32": FLOAT32_STEP,
     "PackedLeakyReLU.factor_in_float32_in_backward": FLOAT32_STEP,
+    "PackedLeakyReLU.slope_as_a_tensor": FLOAT32_STEP,
+    "PackedLeakyReLU.masks_multiplied_in_forward": "ReLU.mask_multiplied",
+    "PackedLeakyReLU.other_names": NAMES,
+    "PackedLeakyReLU.permuted_twice": LAYOUT,
+    "PackedLeakyReLU.kept_by_shape": KEEP,
+    "PackedLeakyReLU.bytes_used_up": IN_PLACE,
     "PackedLeakyReLU.right_side_at_zero": 'errata: "Zero the gradient where x < 0, and you have ReLU"',
     "PackedLeakyReLU.gradient_for_the_slope": NO_TENSOR,
     "PackedLeakyReLU.shape_not_restored": SHAPE,
@@ -841,4 +847,8 @@ IDEA = {  # the same, where no page runs it: the section whose idea it breaks
     "Direction.saves_copy_of_output": SAVE,
     "Direction.graph_for_upstream_alone": OPERATION,
     "Direction.writes_into_input": IN_PLACE,
+    "Direction.zeros_put_back": IN_PLACE,
+    "Direction.output_normalised_again": IN_PLACE,
+    "Direction.upstream_set_to_zero": IN_PLACE,
+    "Direction.other_name": NAMES,
 }

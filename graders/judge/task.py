@@ -27,6 +27,7 @@ from graders.judge.draw import (  # noqa: F401 (the sets take them from here)
 )
 from graders.judge.half import kept, whole
 from graders.judge.looks import (
+    NO_RETURN,
     OBSERVED,
     SYMPTOMS,
     WORDS,
@@ -293,7 +294,10 @@ class Task:
         finding = self._find(check, cases, records, expected)
         if finding is None:
             return None
-        return Finding("by hand", f"{NOT_OWN} {finding.message}", finding.evidence)
+        # of what is missing there the usual cause is another one
+        raised = finding.evidence.get("raised")
+        told = f"It raises {raised}." if raised else finding.message.removesuffix(f" {NO_RETURN}")
+        return Finding("by hand", f"{NOT_OWN} {told}", finding.evidence)
 
     def _source(self, check: Check, cases: list[Case], source: str | None) -> Finding | None:
         """Return what the text of the submission shows of what the check forbids."""

@@ -432,7 +432,9 @@ def memory_of_the_input(z):
     return torch.view_as_complex(torch.where(r == 0, 0, pair / r))
 
 
-@wrong.forward("value", "Your forward's parameter is not called z. Callers may write apply(z=...): take the name of the task.")
+@wrong.forward(
+    "value", "Your forward's parameter is not called z. Callers may write apply(z=...): take the name of the task."
+)
 def other_name(x):
     return Turning.forward(x)
 
@@ -584,7 +586,7 @@ def memory_of_the_upstream(y, g):
 
 @task.mistake(
     "gradient",
-    "Where z is purely imaginary your gradient is 0, and 0 / 0 aside there's no reason for it: you ask z.real == 0. Ask z == 0.",
+    "Your gradient is 0 on all of the imaginary axis, since you ask whether z.real is 0. It's 0 at 0 alone: ask z == 0.",
 )
 class zero_by_the_real_part(Turning):
     @classmethod
@@ -922,14 +924,13 @@ class number_without_dimensions(Turning):
         return grad if grad.ndim else torch.tensor(grad.item(), dtype=grad.dtype)
 
 
-@wrong.step(
-    "across",
+@wrong.backward(
     "second_order",
     "Where the upstream gradient is all zeros you return new zeros, cut off from it. Its derivative by that is not 0, at 0 either: "
     "leave that branch out.",
 )
-def zeros_made_anew(y, g):
-    return g - y * Turning.along(y, g) if g.any() else torch.zeros_like(g)
+def zeros_made_anew(ctx, g):
+    return Turning.backward(ctx, g) if g.any() else torch.zeros_like(g)
 
 
 @wrong.step(
