@@ -62,8 +62,8 @@ class Case:
             floats than `args`.
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
             as what calls autograd in its own backward needs; "constant": as "grad", and in the second order the
-            upstream gradient requires none, as in ``torch.autograd.functional.hessian``; "conjugated": as "grad", and the
-            upstream gradient is one whose conjugation torch has put off, as after ``y.conj()``.
+            upstream gradient requires none, as in ``torch.autograd.functional.hessian``; "conjugated": as "grad",
+            and the upstream gradient is one whose conjugation torch has put off, as after ``y.conj()``.
         refuse: "operators": those of `deny` are refused where the case runs; "nothing": they are watched alone;
             "autograd": they are refused and all of torch's own autograd, and the outputs and first-order gradients are
             all that is looked at. Numbers that come from there were computed by what the student wrote.

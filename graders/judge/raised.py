@@ -106,9 +106,9 @@ IN_PLACE = (
     "belongs to the caller, an argument or the upstream gradient: use the version without, which makes a new tensor."
 )
 EXPANDED = (
-    "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=), or one that fills what it gets, writes "
-    "into an expanded tensor, an argument or the upstream gradient, which belongs to the caller: use the version without, which "
-    "makes a new tensor."
+    "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=), or one that fills what it "
+    "gets, writes into an expanded tensor, an argument or the upstream gradient, which belongs to the caller: use the "
+    "version without, which makes a new tensor."
 )
 WITH_CTX = (
     "Your forward does not take what it is called with. Beside a setup_context it gets the arguments alone, as in "

@@ -1,5 +1,7 @@
 """PackedLeakyReLU: which side of the kink each number was on, kept in one bit."""
 
+from typing import ClassVar
+
 import numpy
 import torch
 from torch import Tensor
@@ -725,7 +727,7 @@ class slope_outside_ctx(Packing):
     "them before the first one's backward. Use ctx.save_for_backward.",
 )
 class kept_by_shape(Packing):
-    kept: dict[torch.Size, Tensor] = {}  # noqa: RUF012 (the mistake)
+    kept: ClassVar[dict[torch.Size, Tensor]] = {}
 
     @classmethod
     def setup_context(cls, ctx, inputs, output):
@@ -1009,7 +1011,7 @@ class fails_for_nothing(Packing):
 class rows_of_the_last_dimension(Packing):
     @classmethod
     def setup_context(cls, ctx, inputs, output):
-        x, slope = inputs
+        x, _ = inputs
         if x.ndim > 1:
             x.reshape(-1, x.shape[-1])
         Packing.setup_context(ctx, inputs, output)
