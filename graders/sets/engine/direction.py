@@ -58,7 +58,9 @@ def _ends(d: Draw) -> list[Case]:
     apart = row(1e-200, 1e-100j, 1e200, 3 + 4j, 1e100j, -1e-200j)  # so far that no scale is right for all of them
     parts = row(1e-180 + 1e180j, 1e180 - 1e-180j, -1e-150 + 1e-10j, 1e10 - 1e-150j)
     return [
-        d.case("0 among others", row(0, 1 + 2j, 0, -3j)),
+        d.case(
+            "0 among others", row(0, 1 + 2j, 0, -3j), order=2
+        ),  # at 0 torch's second derivative is nan: any is right
         d.case("moduli from 1e-200 to 1e200", apart, upstream=apart * plane(d, 6)),
         d.case("one part far below the other", parts, upstream=parts * plane(d, 4)),
         d.case("0 alone", torch.zeros((), dtype=WIDE)),
@@ -118,7 +120,7 @@ task = Task(
             about="0 at 0, its gradient too; right where |z| squared is too small or large",
             why="Torch takes 0 at 0. The modulus of a number is fine long after its square is not: take z.abs().",
             cases=_ends,
-            looks=(*VALUE, *GRADIENT[4:]),
+            looks=(*VALUE[:5], look.untouched, *VALUE[5:], *GRADIENT[4:], look.second_order),
         ),
         second_order(
             1,
@@ -133,7 +135,6 @@ task = Task(
                 d.case("a real upstream gradient", plane(d, 4), upstream=d.normal(4).to(WIDE), order=2),
                 d.case("an upstream gradient of zeros", plane(d, 4), upstream=row(0, 0, 0, 0), order=2),
                 d.case("zeros upstream", plane(d, 4), upstream=plane(d, 4) * row(0, 1, 0, 1), order=2),
-                d.case("0 among others", row(0, 1 + 2j, 0, -3j), order=2),  # at 0 torch's is nan, and anything is right
                 *_lopsided(d, order=2),
             ],
             looks=(*GRADIENT, look.second_order),
@@ -145,7 +146,6 @@ task = Task(
             cases=lambda d: [
                 d.case("a vector", plane(d, 4), watch=WATCHED, between=(plane(d, 3),)),
                 d.case("a complex64 matrix", plane(d, 2, 3, dtype=NARROW), watch=("state", "overwrite")),
-                d.case("0 among others", row(0, 1 + 2j, 0, -3j), watch=("state", "overwrite")),
             ],
             # what is changed in place comes before the numbers that it spoils
             looks=(*GRADIENT[:4], look.untouched, *GRADIENT[4:], look.stateless, look.guarded, look.allowed),
@@ -898,7 +898,7 @@ wrong.habits(
 
 
 @task.mistake(
-    "second_order",
+    "ends",
     "Where a 0 is among the numbers you detach all of them: the others have a second derivative. Put torch.where around the "
     "quotient, and leave z and y in the graph.",
 )
@@ -974,7 +974,7 @@ def graph_for_upstream_alone(ctx, g):
 
 
 @wrong.forward(
-    "contract",
+    "ends",
     "Forward writes 1 into the zeros of z and puts the 0 back: torch counts the changes, and whoever saved z for a backward of theirs "
     "is refused. Divide by torch.where(z == 0, 1, z.abs()).",
 )
@@ -990,7 +990,7 @@ def zeros_put_back(z):
 
 
 @task.mistake(
-    "contract",
+    "ends",
     "Backward changes the output in place, by .data, and the caller has it: what is computed from it afterwards is wrong. Make a new "
     "tensor.",
 )
@@ -1003,7 +1003,7 @@ class output_normalised_again(Turning):
 
 
 @wrong.backward(
-    "contract",
+    "ends",
     "Backward sets numbers of the upstream gradient to 0 in place, where z is 0. It belongs to the caller: put torch.where around your "
     "result instead.",
 )
