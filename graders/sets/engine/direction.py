@@ -43,6 +43,7 @@ def _forms(d: Draw, order: int) -> list[Case]:
         ("along the diagonals", row(1 + 1j, -1 + 1j, 1 - 1j, -2 - 2j)),
         ("moduli from 0.001 to 1000", plane(d, 4) * row(1e-3, 0.1, 30, 1e3)),
         ("near the axes", row(1 + 3e-9j, -1 + 1e-9j, -2 - 1e-12j, 1e-160 + 1j, 3e-9 - 2j)),
+        ("complex64 near the axes", row(1 + 2e-4j, -1 + 1e-4j, -2 - 3e-4j, dtype=NARROW)),
         ("one direction", d.between(0.5, 2, 4) * row(0.6 + 0.8j)),
     ]
     return [d.case(name, z, order=order) for name, z in inputs]
