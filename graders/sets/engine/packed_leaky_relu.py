@@ -69,7 +69,7 @@ def _ragged(d: Draw) -> list[Case]:
     named_ = {(): "a 0-d input", (0, 3): "an empty input", (3, 0): "an empty input of shape (3, 0)"}
     return [
         *(d.case(named_.get(s, f"shape {s}"), d.sides(*s), SLOPE, watch=("trace",)) for s in [*shapes, (0, 3), (3, 0)]),
-        d.case("a negative 0-d input", -d.sides(), SLOPE, watch=("trace",), order=2),
+        d.case("a negative 0-d input", -d.sides(), SLOPE, watch=("trace",)),
         *(d.case(f"{n} positive numbers", d.between(0.5, 2, n), SLOPE, watch=("trace",)) for n in (9, 15)),
         *(d.case(f"{n} negative numbers", d.between(-2, -0.5, n), SLOPE, watch=("trace",)) for n in (9, 15)),
         d.case("a float16 input of 13", d.sides(13, dtype=HALF), -0.7, watch=("trace",)),
@@ -191,7 +191,7 @@ task = Task(
             about="7, 9, one or no numbers: right, and the last byte is filled up",
             why="Only the last byte may have bits to spare.",
             cases=_ragged,
-            looks=(*VALUE, *GRADIENT[4:], one_bit, look.second_order),
+            looks=(*VALUE, *GRADIENT[4:], one_bit),
         ),
         second_order(
             1,
@@ -200,6 +200,7 @@ task = Task(
             cases=lambda d: [
                 d.case("8 numbers", d.sides(8), SLOPE, order=2),
                 d.case("a matrix", d.sides(4, 6), 0.3, order=2),
+                d.case("a negative 0-d input", -d.sides(), SLOPE, order=2),
                 *(d.case(f"{named(t)}", d.sides(8, dtype=t), SLOPE, order=2) for t in (SINGLE, HALF, BRAIN)),
                 d.case("an upstream gradient of zeros", d.sides(8), SLOPE, upstream=d.normal(8) * 0, order=2),
                 d.case("zeros upstream", d.sides(8), SLOPE, upstream=d.normal(8) * (torch.arange(8) % 3 > 0), order=2),
@@ -1017,7 +1018,7 @@ class rows_of_the_last_dimension(Packing):
 
 @wrong.step(
     "grad",
-    "ragged",
+    "second_order",
     "Of an input without dimensions you make a number, by item() or float(), and of that a tensor: it's cut off from the graph. Use "
     "the formula for all shapes.",
 )
