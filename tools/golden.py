@@ -563,6 +563,24 @@ def functions() -> Iterator[str]:
     yield "class A(Function):\n    @staticmethod\n    def forward(ctx, x):\n        return len(ctx.saved_tensors)\nA.apply(I('a'))"
 
 
+def slips() -> Iterator[str]:
+    """Yield cases of what is written by mistake: the error that torch raises, or what it makes of it."""
+    for what in ("I('a', 'd')", "I('a', 'f')", "I('s', 'd')", "I('m', 'f')"):
+        for form in ("(x,) * x", "x * (x,)", "[x] * x", "2 * (x,) * x", "torch.where(x > 0, x)"):
+            yield f"x = {what}\n{form}"
+        for sign in "^&|":
+            for other in ("2", "x", "True"):
+                yield f"x = {what}\nx {sign} {other}"
+                yield f"x = {what}\n{other} {sign} x"
+        for grad_of in ("torch.where(x > 0, 1, 0)", "x > 0", "(x > 0) & (x < 1)", "torch.where(x > 0, 2, -3)"):
+            yield (
+                "class A(Function):\n    @staticmethod\n    def forward(x):\n        return x * x\n    @staticmethod\n"
+                "    def setup_context(ctx, inputs, output):\n        ctx.save_for_backward(*inputs)\n    @staticmethod\n"
+                f"    def backward(ctx, g):\n        (x,) = ctx.saved_tensors\n        return {grad_of}\n"
+                f"x = {what}\ny = A.apply(x)\ngrad(y, x, V(y))"
+            )
+
+
 def single_masks() -> Iterator[str]:
     """Yield cases of indexing with one bool."""
     for key in ("x <= 0", "x > 0", "True", "False", "torch.tensor(True)", "torch.tensor(False)", "None, True", "..., True", "X('s') > 0", "True, None", "x != x",
@@ -1075,6 +1093,7 @@ def cases() -> list[str]:
         printed(),
         functions(),
         named(),
+        slips(),
         single_masks(),
         views(),
         matrices(),

@@ -533,7 +533,9 @@ def described(error):
     kind = type(error).__name__
     text = worded(str(error))
     if kind == "ImportError" and text.startswith("no module named '"):
-        return "NotInPage", text[17:-1] + " is not in the page's Python: run this in Jupyter"
+        name = text[17:-1]
+        where = "torch" if name.split(".")[0] == "torch" else "Python"
+        return "NotInPage", name + " is not in the page's " + where + ": run this in Jupyter"
     own = isinstance(error, _base.NotInPage) or error is _base._raised[0]
     if not own and isinstance(error, (TypeError, ValueError, AttributeError, ImportError)):
         if "Tensor" in text or "torch" in text or "'Size'" in text or "'Function'" in text:

@@ -87,8 +87,6 @@ def fitting(g, shape, kind, who, at):
             )
         g = summed_to(g, shape)
     if g.dtype is not kind:
-        if not g.dtype.is_floating_point:
-            refuse("a gradient of whole numbers")
         g = to_dtype(g, kind)
     return g
 

@@ -158,6 +158,9 @@ def _one_bound(t, low, high):
 
 
 def _where(condition, input=None, other=None):
+    if isinstance(condition, Tensor) and isinstance(input, Tensor) and other is None:
+        text = "where() received an invalid combination of arguments - got (Tensor, Tensor), but expected one of:\n"
+        fail(TypeError, text + " * (Tensor condition)\n * (Tensor condition, Tensor input, Tensor other)\n")
     if input is None or other is None:
         refuse("where with one argument")
     return ops.where(condition, input, other)
@@ -477,6 +480,8 @@ method("register_post_accumulate_grad_hook", _register_post)
 
 def _operator(name, f):
     def g(a, b):
+        if name in ("__mul__", "__rmul__") and isinstance(b, (tuple, list)) and a.dtype.is_floating_point:
+            fail(TypeError, "only integer tensors of a single element can be converted to an index")  # by tuple * n
         if not isinstance(b, (Tensor, bool, int, float)):
             refuse("Tensor." + name + " with a " + type(b).__name__)
         return f(a, b)

@@ -603,6 +603,12 @@ def bitwise(name, f):
     """Return &, | or ^ of bools."""
 
     def of_bools(a, b):
+        floats = [t.dtype for t in (a, b) if isinstance(t, Tensor) and t.dtype.is_floating_point]
+        whole = all([isinstance(t, (bool, int)) or (isinstance(t, Tensor) and t.dtype is not bool_) for t in (a, b)])
+        if floats and whole:
+            kind = float64 if float64 in floats else float32
+            word = {"&": "and", "|": "or", "^": "xor"}[name]
+            fail(NotImplementedError, '"bitwise_' + word + "_cpu\" not implemented for '" + kind._short + "'")
         a, b = lift(a), lift(b)
         if a.dtype is not bool_ or b.dtype is not bool_:
             refuse(name + " of what is not bool")
