@@ -462,6 +462,9 @@ def _second_order(operation: Callable[..., object], case: Case, directions: tupl
     args, inputs, _ = _arguments(case)
     output = _again(operation, case, args, record)
     upstream = _upstream(case, output).requires_grad_(case.how != "constant")
+    if "state" in case.watch:  # what an ordinary backward leaves behind
+        with _stage("backward", record):
+            _gradients(case, [output], inputs, [_upstream(case, output)], retain_graph=True)
     with _stage("second order", record):
         grads = torch.autograd.grad(output, inputs, upstream, create_graph=True, allow_unused=True)
         pairs = [(g, d) for g, d in zip(grads, directions, strict=True) if g is not None and g.requires_grad]
@@ -488,12 +491,19 @@ def _other(value: object) -> object:
     return (value.detach() * -0.5 + 0.25).to(value.dtype).requires_grad_(value.requires_grad)
 
 
+def _once_more(value: object, args: list[object]) -> object:
+    """Return an argument of a call in between: one of the first call's tensors itself, where it has these numbers."""
+    known = (a for a in args if isinstance(a, Tensor) and isinstance(value, Tensor) and same(a.detach(), value))
+    found = next(known, None)
+    return fresh(value) if found is None else found
+
+
 def _state(operation: Callable[..., object], case: Case, record: Record) -> None:
     if case.upstream is None:
         return
     args, inputs, _ = _arguments(case)
     output = _again(operation, case, args, record)
-    between = [_other(a) for a in args] if case.between is None else [fresh(a) for a in case.between]
+    between = [_other(a) for a in args] if case.between is None else [_once_more(a, args) for a in case.between]
     _forward(operation, replace(case, within=""), between, record)
     upstream = _upstream(case, output)
     with _stage("backward", record):

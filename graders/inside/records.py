@@ -52,14 +52,14 @@ class Case:
         directions: one tensor for each argument that requires a gradient; None: no second order. The second order is
             the gradient of ``sum_i <gradient_i, direction_i>`` with respect to those and the upstream gradient.
         watch: what to observe besides, where one tensor is returned: "trace" (what is kept for backward, which
-            operators run), "state" (another forward in between, backward twice), "overwrite" (each tensor changed in
-            place before backward).
+            operators run), "state" (another forward in between, backward twice, and an ordinary backward before the one
+            of second order), "overwrite" (each tensor changed in place before backward).
         deny: operators, as ``aten::tanh``, whose use a "trace" reports; or Python functions, by their full names, that
             raise while the operation runs.
         provide: helpers that take the place of the names they share in the operation's module, so that one task may
             rest on another without suffering from its faults.
-        between: the arguments of the forward in between that "state" runs, within nothing; None: other tensors and
-            floats than `args`.
+        between: the arguments of the forward in between that "state" runs, within nothing; a tensor with the numbers of
+            one of `args` is that tensor; None: other tensors and floats than `args`.
         how: "grad": gradients come from ``torch.autograd.grad``; "backward": from ``backward``, into ``.grad``,
             as what calls autograd in its own backward needs; "constant": as "grad", and in the second order the
             upstream gradient requires none, as in ``torch.autograd.functional.hessian``; "conjugated": as "grad",

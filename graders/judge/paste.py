@@ -119,6 +119,9 @@ def _second(s: Script, yours: Record, expected: Record, finding: Finding) -> Non
     for name, direction in zip(names, case.directions, strict=True):
         s.tensor(name, direction)
     asked = ", ".join(s.asked)
+    if "state" in case.watch:
+        plain = "upstream" if constant else "upstream.detach()"
+        s.add(f"torch.autograd.grad({s.output}, [{asked}], {plain}, retain_graph=True, allow_unused=True)")
     s.add(
         f"grads = torch.autograd.grad({s.output}, [{asked}], upstream, create_graph=True, allow_unused=True)",
         f"pairs = zip(grads, [{', '.join(names)}])",

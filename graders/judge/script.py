@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graders.inside import helpers
-from graders.inside.observe import SEED
+from graders.inside.observe import SEED, same
 from graders.inside.records import Case, Gradients, Helper, Record
 from graders.inside.wire import inexact, memory
 from graders.judge.looks import describe, parameters, wrong_at
@@ -305,9 +305,14 @@ class Script:
             if isinstance(value, Helper):
                 found.append(self._helper(i, value, taken))
             else:
-                found.append(literal(value) if isinstance(value, Tensor) else self.plain(value))
+                found.append(self._given(value) or literal(value) if isinstance(value, Tensor) else self.plain(value))
         self.asked, self.held = asked, held
         return found
+
+    def _given(self, value: Tensor) -> str:
+        """Return the name of the argument that has these numbers: see `observe._once_more`."""
+        pairs = zip(self.expressions, self.case.args, strict=False)
+        return next((name for name, a in pairs if isinstance(a, Tensor) and same(a, value)), "")
 
     def plain(self, value: object) -> str:
         if isinstance(value, tuple):

@@ -351,8 +351,10 @@ class Task:
 
     @cache  # noqa: B019
     def _unwatched(self, mistake: Mistake, check: Check, seed: int, place: int) -> Record:
-        """Return a mistake's record of one case in which nothing is watched."""
-        return local(mistake.operation).observe([replace(self._expected(check, seed)[0][place], watch=())])[0]
+        """Return a mistake's record of one case in which nothing is watched that leaves the numbers as they are."""
+        case = self._expected(check, seed)[0][place]
+        twice = case.directions is not None and "state" in case.watch  # an ordinary backward comes first
+        return local(mistake.operation).observe([replace(case, watch=("state",) if twice else ())])[0]
 
     @cache  # noqa: B019
     def _smallest_first(self, check: Check, seed: int) -> list[int]:

@@ -11,7 +11,7 @@ from graders.inside.records import Case, Record
 from graders.judge import aspects
 from graders.judge import looks as look
 from graders.judge.looks import Finding
-from graders.judge.task import DOUBLE, Draw
+from graders.judge.task import BRAIN, DOUBLE, Draw
 
 GRADIENT = aspects.GRADIENT
 BOTH = (*aspects.VALUE, *GRADIENT[4:])
@@ -24,6 +24,35 @@ STRIDES = (
     "You read the upstream gradient as if its rows lay one behind the other in memory. Behind a cat, a transposed or an "
     "expanded tensor they don't: use its own strides (indexing, unsqueeze), or call contiguous() first."
 )
+
+
+FROM_START = (
+    "You read the upstream gradient from the start of its memory (as_strided with an offset of 0). That of a part of a "
+    "larger tensor starts elsewhere, and in a second derivative torch takes it for another tensor: use it by indexing or "
+    "unsqueeze."
+)
+EXPANDED = (
+    "Where the upstream gradient has a stride of 0 you take its first number, or row, for all. It may be expanded along "
+    "one axis alone: use it as it is, torch reads it by its strides."
+)
+MADE_OF_X = (
+    "Your first derivative is right and your second is wrong: what you save is made of x in forward (contiguous, reshape, "
+    "unsqueeze, another dtype), so no graph leads from it to x. Save x itself, and make the rest in backward."
+)
+LEFT_BEHIND = (
+    "Your first backward keeps what it made on ctx, for the next. An ordinary backward makes no graph, so a second "
+    "derivative after it takes that for a constant, and it's memory beside x and the output. Make it again each time."
+)
+ONE_BY_ONE = (
+    "You add up the squares one by one in the dtype of x. In a long bfloat16 row the sum soon stands still: what comes is "
+    "smaller than its last digit. Sum by sum(-1), which adds in float32, or make the row float32 first."
+)
+FORWARD_MODE = "Your backward lets torch differentiate, by torch.autograd.forward_ad. The task is to write the gradient, from tensors."
+
+
+def long_row() -> Tensor:
+    """Return a bfloat16 row of one large number and many of size 1, whose squares count only together."""
+    return torch.cat([torch.tensor([30.0]), torch.ones(1900)])[None].to(BRAIN)
 
 
 def not_nan(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -62,7 +91,7 @@ contract = partial(
         *GRADIENT[4:],
         look.stateless,
         look.guarded,
-        look.keeps_nothing,
+        look.keeps_at_most(0),
         look.allowed,
     ),
 )

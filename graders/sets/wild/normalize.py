@@ -3,20 +3,28 @@
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd import forward_ad as fw
 
 from graders.inside.records import Case
 from graders.judge import looks as look
 from graders.judge.aspects import WATCHED, gradient, value
-from graders.judge.task import DTYPES, SINGLE, Check, Draw, Task
+from graders.judge.task import BRAIN, DTYPES, HALF, SINGLE, Check, Draw, Task
 from graders.judge.wording import WRITES_INTO_UPSTREAM
 from graders.judge.wrong import Wrong
 from graders.sets.wild.common import (
     BOTH,
     CONSTANT_UPSTREAM,
+    EXPANDED,
+    FORWARD_MODE,
+    FROM_START,
+    LEFT_BEHIND,
+    MADE_OF_X,
+    ONE_BY_ONE,
     STRIDES,
     apart,
     away,
     contract,
+    long_row,
     matrix,
     named,
     not_nan,
@@ -54,6 +62,11 @@ def _forms(d: Draw, order: int) -> list[Case]:
         ("no rows", x(0, 3)),
         ("as many rows as columns", _mixed(d, 3, 3)),
         ("a 3-d input", _mixed(d, 2, 3, 4)),
+        ("a 4-d input", _mixed(d, 2, 2, 2, 3)),
+        ("no rows in 3-d", x(2, 0, 3)),
+        ("no matrices", x(0, 2, 3)),
+        ("a 3-d input, its axes turned round", _mixed(d, 4, 3, 2).permute(2, 1, 0)),
+        ("zeros among a row's numbers", matrix([0.0, 2.0, 0.0], [0.0, -0.1, 0.0])),
         ("a transposed input", _mixed(d, 3, 2).t()),
         ("every second row", x(4, 3)[::2]),
         ("every second column", _mixed(d, 3, 6)[:, ::2]),
@@ -69,9 +82,20 @@ def _forms(d: Draw, order: int) -> list[Case]:
         d.case("short rows around 1e-10", x(2, 3) * 1e-10, 1e-8, order=order),
         d.case("long rows around 1e-10", x(2, 3) * 1e-10, 1e-12, order=order),
         d.case("eps by keyword", _mixed(d, 2, 3), 0.4, order=order, keywords=("eps",)),
+        d.case("short rows around 1e-7", x(2, 3) * 1e-7, 1e-6, order=order),
+        d.case("long rows around 1e-110", x(2, 3) * 1e-110, 1e-120, order=order),
+        *(d.case(f"{named(t)}, rows around 1e10", (x(2, 3) * 1e10).to(t), 1.0, order=order) for t in (BRAIN, SINGLE)),
+        d.case(
+            "rows just above eps, and just below", matrix([3.0, 4.0], [-4.0, 3.0]) * _beside(0.08), 0.4, order=order
+        ),
         d.case("eps between the length and its square", matrix([0.3, 0.4], [3.0, 4.0]), 0.4, order=order),
         d.case("eps between the square and the length", matrix([0.3, 0.4], [3.0, 4.0]), 6.0, order=order),
     ]
+
+
+def _beside(size: float) -> Tensor:
+    """Return this number made a little larger, and a little smaller: a column."""
+    return size * matrix([1 + 1e-8], [1 - 1e-8])
 
 
 def _short(d: Draw) -> list[Case]:
@@ -105,6 +129,7 @@ task = Task(
                 *_forms(d, order=0),
                 *(d.case(f"{named(t)} zeros", torch.zeros(2, 3, dtype=t), 0.5, order=0) for t in DTYPES),
                 d.case("zeros beside others", matrix([3.0, -4.0], [0.0, 0.0]), 1e-12, order=0),
+                d.case("a long row, one number of it large", long_row(), 0.4, order=0),
                 *d.lopsided(lambda x: (x, 0.4), 2, 3, order=0),
             ],
         ),
@@ -144,7 +169,11 @@ task = Task(
                 d.case("a vector", away(d)(4), 0.4, order=2),
                 d.case("a 3-d input", away(d)(2, 2, 3), 0.4, order=2),
                 d.case("float32", away(d)(2, 3, dtype=SINGLE), 0.4, order=2),
+                d.case("float16", 2 * away(d)(2, 3, dtype=HALF), 0.4, order=2),
+                d.case("bfloat16", 2 * away(d)(2, 3, dtype=BRAIN), 0.4, order=2),
                 d.case("a transposed input", away(d)(3, 2).t(), 0.4, order=2),
+                d.case("a 3-d input, its axes turned round", away(d)(3, 2, 2).permute(2, 1, 0), 0.4, order=2),
+                d.case("after an ordinary backward", _mixed(d, 2, 3), 0.4, order=2, watch=("state",)),
                 d.case("expanded upstream", away(d)(2, 3), 0.4, order=2, upstream=d.normal(1, 3).expand(2, 3)),
                 d.case("an upstream gradient that is a constant", away(d)(2, 3), 0.4, order=2, how="constant"),
                 *d.lopsided(lambda x: (x, 0.4), 2, 3, order=2, zeros=False),
@@ -159,6 +188,11 @@ task = Task(
                 d.case("long rows", away(d)(2, 4), 0.4, watch=WATCHED, between=(away(d)(2, 4), 0.9)),
                 d.case("float32", _mixed(d, 2, 3).to(SINGLE), 0.4, watch=("state", "overwrite")),
                 d.case("eps = 1", matrix([3.0, -4.0], [0.1, 0.2]), 1.0, watch=("overwrite",)),
+                d.case("eps = 1, all rows short", matrix([0.3, -0.4], [0.1, 0.2]), 1.0, watch=("overwrite",)),
+                d.case("a row of zeros", matrix([1.0, -2.0], [0.0, 0.0]), 0.4, watch=WATCHED),
+                d.case("another eps for the same x", x := away(d)(2, 3), 0.4, watch=("state",), between=(x, 7.0)),
+                *(d.case(named(t), _mixed(d, 2, 3).to(t), 0.4, watch=("trace",)) for t in (HALF, BRAIN, SINGLE)),
+                d.case("a transposed input", _mixed(d, 3, 2).t(), 0.4, watch=("trace",)),
                 d.case("many rows", away(d)(32, 8), 0.4, watch=("trace",)),
             ],
         ),
@@ -455,8 +489,8 @@ wrong.habits(
     sign_flipped="Your gradient has the wrong sign everywhere: it is minus what it should be.",
     view_needed="Your Function uses view, which refuses an upstream gradient that isn't contiguous in memory. reshape takes any, "
     "and sums over the last axis need neither.",
-    detached="Your first derivative is right and your second is wrong: detach (or .data) cuts what you saved out of the graph of the "
-    "gradient. Use it as it is.",
+    detached="Your first derivative is right and your second is wrong: what you saved is not in the graph of the gradient. Either "
+    "detach (or .data) cuts it off, or forward made it of x (reshape, view). Save x itself, and use it as it is.",
     kept_as_attribute="You keep x as an attribute of ctx, where torch doesn't watch it: when x is changed in place before backward, "
     "the gradient is silently wrong. Use ctx.save_for_backward.",
     autograd_in_backward="Your backward lets torch.autograd differentiate. The task is to write the gradient, from tensors.",
@@ -649,8 +683,8 @@ def only_zeros_short(ctx, x, g):
 
 @wrong.backward(
     "second_order",
-    "Your first derivative is right and your second is wrong: the output was copied, or computed beside the real one, "
-    "before you saved it, and is a constant in backward. Save the output itself, or x alone.",
+    "Your first derivative is right and your second is wrong: y = x / |x| is a constant in your backward. Either you cut it off "
+    "there (detach), or what you save is a copy of the output, or was computed beside it. Save x, and make y of it.",
     saves=lambda x, eps, y: (x, y.detach().clone()),
 )
 def saves_copy_of_output(ctx, x, y, g):
@@ -744,3 +778,259 @@ class eps_on_class(NormalizeNew):
     @staticmethod
     def backward(ctx, g):
         return _right(eps_on_class.eps, *ctx.saved_tensors, g)
+
+
+@wrong.forward(
+    "value",
+    "You divide along the second axis, as F.normalize does if it isn't told another (dim=1). A row lies along the last: dim=-1.",
+)
+def second_axis(x, eps):
+    return torch.nn.functional.normalize(x, eps=eps, dim=min(1, x.dim() - 1))
+
+
+@wrong.forward("value", ONE_BY_ONE)
+def sum_one_by_one(x, eps):
+    square = torch.zeros_like(x[..., :1])
+    for column in x.split(1, -1):
+        square = square + column * column
+    return x / square.sqrt().clamp(min=eps)
+
+
+@task.mistake(
+    "value",
+    "You round eps, or take it for at least some number of your own. It's the second argument, and a caller may give any above 0.",
+)
+class eps_rounded(NormalizeNew):
+    @staticmethod
+    def forward(x, eps):
+        return NormalizeNew.forward(x, max(round(eps, 6), 1e-12))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, eps = inputs
+        ctx.save_for_backward(x)
+        ctx.eps = max(round(eps, 6), 1e-12)
+
+
+@task.mistake(
+    "value",
+    "Your Function uses view on x, which refuses one whose axes were turned round. Reduce over the last axis, or use reshape.",
+)
+class view_of_input(NormalizeNew):
+    @staticmethod
+    def forward(x, eps):
+        return NormalizeNew.forward(x.view(-1, x.shape[-1]), eps).view(x.shape)
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward takes eps for at least some small number. With a smaller eps it holds long rows for short ones: use eps as it is.",
+)
+def eps_clamped_in_backward(ctx, x, g):
+    return _right(max(ctx.eps, 1e-8), x, g)
+
+
+@wrong.backward(
+    "gradient",
+    "You divide by the cube of the length. In a row around 1e-110 that is 0, where the square still fits: divide x by the length "
+    "first, for y, and take g - y (y g) over the length.",
+)
+def cube_of_length(ctx, x, g):
+    long, length, _ = _parts(x, ctx.eps)
+    return torch.where(long, g / length - x * (x * g).sum(-1, keepdim=True) / length**3, g / ctx.eps), None
+
+
+@wrong.backward(
+    "gradient",
+    "You tell long rows by the output, whose length is to be 1 there. It is 1 only up to rounding: hold the square of x against "
+    "eps ** 2.",
+    saves=lambda x, eps, y: (x, y),
+)
+def long_by_output(ctx, x, y, g):
+    long = y.square().sum(-1, keepdim=True) >= 1
+    length = torch.where(long, x.square().sum(-1, keepdim=True), 1).sqrt()
+    y = x / length
+    return torch.where(long, (g - y * (y * g).sum(-1, keepdim=True)) / length, g / ctx.eps), None
+
+
+@wrong.backward(
+    "gradient",
+    "You ask once for the whole tensor whether any row is long, and then treat all as long ones. Each row has to answer for itself: "
+    "torch.where, with no any.",
+)
+def long_if_any(ctx, x, g):
+    square = x.square().sum(-1, keepdim=True)
+    long = (square > ctx.eps**2).any().expand_as(square)
+    length = torch.where(square > 0, square, 1).sqrt()
+    y = x / length
+    return torch.where(long, (g - y * (y * g).sum(-1, keepdim=True)) / length, g / ctx.eps), None
+
+
+@wrong.backward(
+    "gradient",
+    "You take a row with a single 0 in it for a row of zeros (by the product of its numbers, all, or min). Sum the squares: they say "
+    "how long it is.",
+)
+def zero_anywhere(ctx, x, g):
+    grad, _ = _right(ctx.eps, x, g)
+    return torch.where(x.prod(-1, keepdim=True) == 0, g / ctx.eps, grad), None
+
+
+@wrong.backward(
+    "gradient",
+    "Your backward holds a row for a long one only from a little above eps on. The kink is at eps exactly: compare the square with "
+    "eps ** 2.",
+)
+def margin_above_eps(ctx, x, g):
+    long = _parts(x, 1.000001 * ctx.eps)[0]
+    return torch.where(long, _right(ctx.eps, x, g)[0], g / ctx.eps), None
+
+
+@wrong.backward("gradient", EXPANDED)
+def expanded_taken_for_one(ctx, x, g):
+    if g.dim() > 1 and 0 in g.stride():
+        g = g.reshape(-1, g.shape[-1])[0].expand_as(x)
+    return _right(ctx.eps, x, g)
+
+
+@wrong.backward("gradient", FORWARD_MODE)
+def forward_mode(ctx, x, g):
+    with fw.dual_level():
+        square = (pair := fw.make_dual(x, g)).square().sum(-1, keepdim=True)
+        long = square > ctx.eps**2
+        y = pair / torch.where(long, torch.where(long, square, 1).sqrt(), ctx.eps)
+        return fw.unpack_dual(y).tangent, None
+
+
+@wrong.backward("second_order", FROM_START)
+def upstream_from_start(ctx, x, g):
+    return _right(ctx.eps, x, g.as_strided(x.shape, g.stride(), 0))
+
+
+@wrong.backward("second_order", MADE_OF_X, saves=lambda x, eps, y: (x.contiguous(),))
+def saves_contiguous(ctx, x, g):
+    return _right(ctx.eps, x, g)
+
+
+@wrong.backward("second_order", MADE_OF_X, saves=lambda x, eps, y: (x.double(),))
+def saves_wide(ctx, x, g):
+    return _right(ctx.eps, x, g.double())[0].to(g.dtype), None
+
+
+@wrong.backward("second_order", MADE_OF_X, saves=lambda x, eps, y: (x if x.dim() <= 2 else x.reshape(-1, x.shape[-1]),))
+def saves_matrix_of_more(ctx, x, g):
+    return _right(ctx.eps, x, g.reshape(x.shape))[0].reshape(g.shape), None
+
+
+@wrong.backward("second_order", LEFT_BEHIND)
+def direction_left_on_ctx(ctx, x, g):
+    if not hasattr(ctx, "made"):
+        ctx.made = _parts(x, ctx.eps)
+    long, length, y = ctx.made
+    return torch.where(long, (g - y * (y * g).sum(-1, keepdim=True)) / length, g / ctx.eps), None
+
+
+class _Pull(Function):
+    """The gradient of Normalize, with a backward of its own."""
+
+    masked = True
+    whole = True
+
+    @staticmethod
+    def forward(ctx, x, g, eps):
+        ctx.save_for_backward(x, g)
+        ctx.eps = eps
+        return _right(eps, x, g)[0]
+
+    @classmethod
+    def derived(cls, ctx, v):
+        x, g = ctx.saved_tensors
+        square = x.square().sum(-1, keepdim=True)
+        long = square > ctx.eps**2
+        square = torch.where(square > 0, square, 1)
+        length = square.sqrt()
+        y = x / length
+        yg, yv, gv = ((a * b).sum(-1, keepdim=True) for a, b in ((y, g), (y, v), (g, v)))
+        to_x = (3 * y * yg * yv - g * yv - v * yg - (y * gv if cls.whole else 0)) / square
+        to_x = torch.where(long if cls.masked else (x != 0).any(-1, keepdim=True), to_x, 0)
+        return to_x, torch.where(long, (v - y * yv) / length, v / ctx.eps), None
+
+
+class _PullUnmasked(_Pull):
+    masked = False
+
+    @staticmethod
+    def backward(ctx, v):
+        return _PullUnmasked.derived(ctx, v)
+
+
+class _PullShort(_Pull):
+    whole = False
+
+    @staticmethod
+    def backward(ctx, v):
+        return _PullShort.derived(ctx, v)
+
+
+@wrong.backward(
+    "short",
+    "The backward of your backward treats short rows as long ones. The gradient there is g / eps, whatever x is, so its derivative by "
+    "x is 0: choose by torch.where in that one too.",
+)
+def second_backward_unmasked(ctx, x, g):
+    return _PullUnmasked.apply(x, g, ctx.eps), None
+
+
+@wrong.backward(
+    "second_order",
+    "The backward of your backward lacks a term, the one with g v. In (g - y (y g)) / |x| four things depend on x: both y, the product "
+    "and the length. Or let torch make it: leave your backward without a Function of its own.",
+)
+def second_backward_lacks_term(ctx, x, g):
+    return _PullShort.apply(x, g, ctx.eps), None
+
+
+@task.mistake("contract", "You save eps as a tensor. It's a number: keep it as it is, ctx.eps = eps.")
+class eps_as_tensor(NormalizeNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, eps = inputs
+        ctx.save_for_backward(x, torch.tensor(eps, dtype=torch.float64))
+
+    @staticmethod
+    def backward(ctx, g):
+        x, eps = ctx.saved_tensors
+        return _right(eps.item(), x, g)
+
+
+@task.mistake(
+    "contract",
+    "You keep eps in a dictionary, by where x lies in memory or by its shape: a second call on the same x with another eps replaces it "
+    "before the first one's backward. Write ctx.eps = eps.",
+)
+class eps_by_address(NormalizeNew):
+    known: dict[tuple[int, torch.Size], float] = {}
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, eps = inputs
+        ctx.save_for_backward(x)
+        eps_by_address.known[x.data_ptr(), x.shape] = eps
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return _right(eps_by_address.known[x.data_ptr(), x.shape], x, g)
+
+
+@wrong.backward(
+    "second_order",
+    "Your first derivative is right and your second is wrong: the length was computed in forward and saved (or kept on ctx), so "
+    "it's a constant in backward. Save x, and make the length again there.",
+    saves=lambda x, eps, y: (x, x.double().norm(dim=-1, keepdim=True)),
+)
+def saves_wide_length(ctx, x, length, g):
+    long = length > ctx.eps
+    length = torch.where(long, length, 1)
+    y = x / length
+    return torch.where(long, (g - y * (y * g).sum(-1, keepdim=True)) / length, g / ctx.eps).to(g.dtype), None

@@ -14,11 +14,17 @@ from graders.judge.wrong import Wrong
 from graders.sets.wild.common import (
     BOTH,
     CONSTANT_UPSTREAM,
+    EXPANDED,
+    FROM_START,
+    LEFT_BEHIND,
+    MADE_OF_X,
+    ONE_BY_ONE,
     STRIDES,
     apart,
     away,
     contract,
     held_still,
+    long_row,
     matrix,
     named,
     not_nan,
@@ -51,12 +57,16 @@ def _forms(d: Draw, order: int) -> list[Case]:
         ("as many rows as columns", x(3, 3)),
         ("a 3-d input", x(2, 3, 4)),
         ("a 3-d input with axes of one", x(1, 2, 1)),
+        ("a 4-d input", x(2, 3, 2, 2)),
+        ("no rows in 3-d", x(2, 0, 3)),
+        ("a 3-d input, its axes turned round", x(4, 3, 2).permute(2, 1, 0)),
         ("a transposed input", x(3, 2).t()),
         ("every second row", x(4, 3)[::2]),
         ("every second column", x(3, 6)[:, ::2]),
         ("an expanded input", x(1, 3).expand(2, 3)),
     ]
-    return [d.case(name, t, order=order) for name, t in inputs]
+    cases = [d.case(name, t, order=order) for name, t in inputs]
+    return [*cases, d.case("x by keyword", x(2, 3), order=order, keywords=("x",))]
 
 
 def _far(d: Draw, order: int) -> list[Case]:
@@ -70,6 +80,18 @@ def _far(d: Draw, order: int) -> list[Case]:
             d.case(
                 f"{named(dtype)}, {far:g} beside {1 / far:g}", matrix([far, 1 / far, -1.0], dtype=dtype), order=order
             ),
+            d.case(
+                f"{named(dtype)}, 1 and {1 / far:g} beside {-far:g}",
+                matrix([1.0, -far, 1 / far], [1 / far, 1.0, -far], dtype=dtype),
+                order=order,
+            ),
+            d.case(
+                f"{named(dtype)}, near the largest number",
+                _near_the_largest(dtype),
+                order=order,
+                upstream=d.sides(2, away=0.25, reach=1, dtype=dtype),  # not above 1: the reference multiplies first
+            ),
+            d.case(f"{named(dtype)}, near the smallest normal number", _near_the_smallest(dtype), order=order),
         ]
     return [
         *cases,
@@ -77,7 +99,30 @@ def _far(d: Draw, order: int) -> list[Case]:
         d.case("rows around 1e-200", 1e-200 * x(2, 3), order=order),
         d.case("a vector around 1e-200", 1e-200 * x(3), order=order),
         d.case("float32 around 1e-30", (1e-30 * x(2, 3)).float(), order=order),
+        d.case("rows around 1e-161", 1e-161 * x(2, 3), order=order),
+        d.case("float32 around 1e-22", (1e-22 * x(2, 3)).float(), order=order),
     ]
+
+
+def _near_the_largest(dtype: torch.dtype) -> Tensor:
+    """Return rows whose lengths fit, and the sum of whose sizes, or the largest times the root of their number, does not."""
+    return (matrix([0.5, 0.5, -0.5, 0.0], [0.9, 0.0, -0.1, 0.0]) * torch.finfo(dtype).max).to(dtype)
+
+
+def _near_the_smallest(dtype: torch.dtype) -> Tensor:
+    """Return rows that are short, and not so short that they lose digits."""
+    return (matrix([4.0, -8.0, 16.0], [-8.0, 4.0, 0.0]) * torch.finfo(dtype).tiny).to(dtype)
+
+
+def _upstream_far(d: Draw) -> list[Case]:
+    """Return cases of an upstream gradient that doesn't fit times x, or over the length; the gradient fits."""
+    x, found = away(d), []
+    for dtype, far, up in ((DOUBLE, 1e200, 1e150), (SINGLE, 1e30, 1e15), (BRAIN, 1e30, 1e15), (HALF, 1e4, 100)):
+        large = 1.0 if dtype is DOUBLE else far  # the reference has no wider dtype than that
+        sizes = torch.tensor([[large], [1.0], [1 / far]], dtype=DOUBLE)
+        g = (up * d.sides(3, away=0.5)).to(dtype)
+        found.append(d.case(f"{named(dtype)}, upstream around {up:g}", (sizes * x(3, 4)).to(dtype), upstream=g))
+    return found
 
 
 def relative(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
@@ -90,11 +135,34 @@ def relative(call: str, case: Case, yours: Record, expected: Record) -> Finding 
         return None
     index = tuple(off.nonzero()[0].tolist())
     at = f" at index {index}" if index else ""
-    text = f"Wrong value{at}, of a row of small numbers."
+    zeros = not b[off].any()
+    text = (
+        f"Wrong value{at}: a row of zeros has length 0 exactly."
+        if zeros
+        else f"Wrong value{at}, of a row of small numbers."
+    )
     return Finding(
         "value",
         text,
         {"case": look.describe(call, case), "yours": look.number(a[index]), "expected": look.number(b[index])},
+    )
+
+
+def at_zeros(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Find a gradient that is a number, and not 0, in a row of zeros."""
+    (x,), a = case.args, (yours.grads or (None,))[0]
+    if not isinstance(x, Tensor) or a is None or a.shape != x.shape:
+        return None
+    wrong = (x == 0).all(-1, keepdim=True) & (a != 0) & a.isfinite()
+    if not wrong.any():
+        return None
+    index = tuple(wrong.nonzero()[0].tolist())
+    text = (
+        f"At a row of zeros your gradient is {look.number(a[index])} at index {index}. It's to be 0: of all directions none "
+        "is special there, and 0 is their mean."
+    )
+    return Finding(
+        "gradient", text, {"case": look.describe(call, case), "yours": look.number(a[index]), "expected": "0"}
     )
 
 
@@ -134,6 +202,8 @@ task = Task(
                 *_far(d, order=0),
                 *(d.case(f"{named(t)} zeros", torch.zeros(2, 3, dtype=t), order=0) for t in DTYPES),
                 d.case("zeros beside others", matrix([3.0, -4.0], [0.0, 0.0]), order=0),
+                d.case("a long row, one number of it large", long_row(), order=0),
+                d.case("a long row, one number of it not 0", torch.eye(1, 600, dtype=HALF), order=0),
                 *d.lopsided(lambda x: (x,), 2, 3, order=0),
             ],
             looks=(*VALUE[:-2], relative, *VALUE[-2:]),
@@ -145,6 +215,7 @@ task = Task(
             cases=lambda d: [
                 *_forms(d, order=1),
                 *_far(d, order=1),
+                *_upstream_far(d),
                 d.case("upstream of every size", away(d)(6, 3), upstream=d.scales(6)),
                 d.case("expanded upstream", away(d)(2, 3, 4), upstream=d.normal(2, 1).expand(2, 3)),
                 d.case("one upstream number for all rows", away(d)(3, 4), upstream=d.normal(1).expand(3)),
@@ -161,7 +232,7 @@ task = Task(
             about="a row of zeros: gradient 0, second derivative no nan, and right in the rows beside it",
             why="Padding is made of zeros. A nan there ends a training run, and it's no use that a mask stands behind it.",
             cases=_zeros,
-            looks=(*BOTH, not_nan, look.second_order),
+            looks=(*BOTH[:-1], at_zeros, BOTH[-1], not_nan, look.second_order),
         ),
         second_order(
             1,
@@ -173,7 +244,11 @@ task = Task(
                 d.case("a 3-d input", away(d)(2, 2, 3), order=2),
                 d.case("one column", away(d)(3, 1), order=2),
                 d.case("float32", away(d)(2, 3, dtype=SINGLE), order=2),
+                d.case("float16", 2 * away(d)(2, 3, dtype=HALF), order=2),
+                d.case("bfloat16", 2 * away(d)(2, 3, dtype=BRAIN), order=2),
                 d.case("a transposed input", away(d)(3, 2).t(), order=2),
+                d.case("a 3-d input, its axes turned round", away(d)(3, 2, 2).permute(2, 1, 0), order=2),
+                d.case("after an ordinary backward", away(d)(2, 3), order=2, watch=("state",)),
                 d.case("rows around 1e-100", 1e-100 * away(d)(2, 3), order=2),
                 d.case("expanded upstream", away(d)(2, 3), order=2, upstream=d.normal(1).expand(2)),
                 d.case("an upstream gradient that is a constant", away(d)(2, 3), order=2, how="constant"),
@@ -188,6 +263,11 @@ task = Task(
                 d.case("a row of zeros", matrix([1.0, -2.0], [0.0, 0.0]), watch=WATCHED),
                 d.case("float32", away(d)(2, 3, dtype=SINGLE), watch=("state", "overwrite")),
                 d.case("one column", away(d)(3, 1), watch=("overwrite",)),
+                d.case("one column, nothing below 0", matrix([2.0], [0.5]), watch=("overwrite",)),
+                d.case("float16", away(d)(2, 3, dtype=HALF), watch=("trace",)),
+                d.case("bfloat16", away(d)(2, 3, dtype=BRAIN), watch=("trace",)),
+                d.case("a transposed input", away(d)(3, 2).t(), watch=("trace",)),
+                d.case("rows around 1e200", 1e200 * away(d)(2, 3), watch=("trace",)),
                 d.case("many rows", away(d)(32, 8), watch=("trace",)),
             ],
         ),
@@ -319,7 +399,7 @@ def squares_overflow(x):
     "At a row of zeros your gradient is nan: x / |x| is 0 / 0 there. Divide by 1 where the length is 0, and x makes it 0.",
 )
 def nan_at_zeros(x, y, g):
-    return g.unsqueeze(-1) * x / y.unsqueeze(-1)
+    return g.unsqueeze(-1) * (x / y.unsqueeze(-1))
 
 
 @wrong.backward(
@@ -334,8 +414,8 @@ def masked_after(x, y, g):
 
 @wrong.backward(
     "zeros",
-    "Your gradient is right and your second derivative nan: x / |x| (or 1 / |x|) divides by 0 at a row of zeros, and torch.where, "
-    "put around it, multiplies an infinite slope by 0. Put a 1 in place of the length before you divide.",
+    "Your gradient is right and your second derivative nan: x / |x| (or 1 / |x|) divides by 0 at a row of zeros, and what is "
+    "put around it (torch.where, nan_to_num) multiplies an infinite slope by 0. Put a 1 in place of the length before you divide.",
 )
 def quotient_masked(x, y, g):
     y = y.unsqueeze(-1)
@@ -368,7 +448,7 @@ class upstream_contiguous(RowNormNew):
 def writes_into_saved(x, y, g):
     at = y == 0
     y[at] = 1
-    return g.unsqueeze(-1) * x / y.unsqueeze(-1)
+    return g.unsqueeze(-1) * (x / y.unsqueeze(-1))
 
 
 @wrong.backward(
@@ -500,7 +580,7 @@ class axis_kept(RowNormNew):
     @staticmethod
     def backward(ctx, g):
         x, y = ctx.saved_tensors
-        return g * x / torch.where(y == 0, 1, y)
+        return g * (x / torch.where(y == 0, 1, y))
 
 
 @task.mistake(
@@ -528,7 +608,7 @@ class first_axis(RowNormNew):
     @staticmethod
     def backward(ctx, g):
         x, y = ctx.saved_tensors
-        return g * x / torch.where(y == 0, 1, y)
+        return g * (x / torch.where(y == 0, 1, y))
 
 
 wrong.habits(
@@ -657,7 +737,7 @@ def signs_alone(x, y, g):
 def all_zeroed(x, y, g):
     if (y == 0).any():
         return torch.zeros_like(x) * g.unsqueeze(-1)
-    return g.unsqueeze(-1) * x / y.unsqueeze(-1)
+    return g.unsqueeze(-1) * (x / y.unsqueeze(-1))
 
 
 @wrong.backward(
@@ -668,7 +748,7 @@ def all_zeroed(x, y, g):
 def only_if_all_zero(x, y, g):
     if not x.any():
         return x * g.unsqueeze(-1)
-    return g.unsqueeze(-1) * x / y.unsqueeze(-1)
+    return g.unsqueeze(-1) * (x / y.unsqueeze(-1))
 
 
 @wrong.backward(
@@ -688,7 +768,7 @@ def upstream_at_zeros(x, y, g):
     saves=lambda x, y: (x, y.detach().clone()),
 )
 def saves_copy_of_output(x, y, g):
-    return g.unsqueeze(-1) * x / _safe(y)
+    return g.unsqueeze(-1) * (x / _safe(y))
 
 
 @wrong.backward(
@@ -697,14 +777,14 @@ def saves_copy_of_output(x, y, g):
     "the saved output as it is.",
 )
 def length_detached(x, y, g):
-    return g.unsqueeze(-1) * x / _safe(y.detach())
+    return g.unsqueeze(-1) * (x / _safe(y.detach()))
 
 
 @wrong.backward("second_order", CONSTANT_UPSTREAM)
 def constant_upstream(x, y, g):
     if g.requires_grad:
-        return g.unsqueeze(-1) * x / _safe(y)
-    return (g.unsqueeze(-1) * x / _safe(y)).detach()
+        return g.unsqueeze(-1) * (x / _safe(y))
+    return (g.unsqueeze(-1) * (x / _safe(y))).detach()
 
 
 @task.mistake(
@@ -746,7 +826,7 @@ class output_as_attribute(RowNormNew):
     @staticmethod
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
-        return g.unsqueeze(-1) * x / _safe(ctx.y)
+        return g.unsqueeze(-1) * (x / _safe(ctx.y))
 
 
 @wrong.backward(
@@ -755,4 +835,257 @@ class output_as_attribute(RowNormNew):
     saves=lambda x, y: (x, y, y == 0),
 )
 def mask_saved(x, y, zero, g):
-    return g.unsqueeze(-1) * x / torch.where(zero, 1, y).unsqueeze(-1)
+    return g.unsqueeze(-1) * (x / torch.where(zero, 1, y).unsqueeze(-1))
+
+
+@task.mistake(
+    "value",
+    "Your argument isn't called x, so a caller who names it gets a TypeError. Use the names of the task's text.",
+)
+class argument_renamed(RowNormNew):
+    @staticmethod
+    def forward(rows):
+        return RowNormNew.forward(rows)
+
+
+def _scaled_by(x: Tensor, most: Tensor) -> Tensor:
+    """Return the lengths by this scale, 1 in place of 0."""
+    most = torch.where(most == 0, 1, most)
+    return torch.linalg.vector_norm(x / most, dim=-1) * most.squeeze(-1)
+
+
+def _scaled(x: Tensor) -> Tensor:
+    """Return the right lengths."""
+    return _scaled_by(x, x.abs().amax(-1, keepdim=True))
+
+
+@wrong.forward(
+    "value",
+    "You scale by the largest number of the whole tensor. Beside a row around 1e200 one around 1e-200 becomes 0: each row "
+    "needs its own scale, amax(-1, keepdim=True).",
+)
+def norm_by_scale_of_everything(x):
+    return _scaled_by(x, x.abs().max()[None] if x.numel() else x.new_ones(1))
+
+
+@wrong.forward(
+    "value",
+    "You scale only where the plain length overflowed somewhere. A row around 1e-200 is lost as well, to 0, and no inf tells "
+    "of it: scale always, each row by its own largest number.",
+)
+def scale_if_infinite(x):
+    plain = torch.linalg.vector_norm(x, dim=-1)
+    return _scaled(x) if plain.isinf().any() else plain
+
+
+@wrong.forward(
+    "value",
+    "You keep the plain length of each row where it is neither 0 nor inf. Around 1e-161 the squares are still above 0, and have "
+    "lost nearly all their digits: scale always.",
+)
+def plain_where_it_seems_right(x):
+    plain = torch.linalg.vector_norm(x, dim=-1)
+    return torch.where((plain == 0) | plain.isinf(), _scaled(x), plain)
+
+
+@wrong.forward(
+    "value",
+    "Your scale is the first number of the row. Another may be far larger, and its square overflows all the same: take the "
+    "largest size, abs().amax(-1, keepdim=True).",
+)
+def scale_of_first(x):
+    return _scaled_by(x, x[..., :1].abs())
+
+
+@wrong.forward(
+    "value",
+    "Your scale is the largest number where one is above 0, not the largest size: beside 1.0 the square of -1e200 overflows. Take "
+    "abs() before amax.",
+)
+def scale_with_sign(x):
+    most = x.amax(-1, keepdim=True)
+    return _scaled_by(x, torch.where(most <= 0, -x.amin(-1, keepdim=True), most))
+
+
+@wrong.forward(
+    "value",
+    "Your scale is the sum of the row's sizes. Near the largest number of the dtype that is inf where the length fits: take the "
+    "largest size.",
+)
+def scale_of_sum(x):
+    return _scaled_by(x, x.abs().sum(-1, keepdim=True))
+
+
+@wrong.forward(
+    "value",
+    "Your scale is larger than the row's largest number, by the root of how many there are. Near the largest number of the dtype "
+    "it is inf where the length fits: take the largest size alone.",
+)
+def scale_times_root(x):
+    return _scaled_by(x, x.abs().amax(-1, keepdim=True) * x.shape[-1] ** 0.5)
+
+
+@wrong.forward(
+    "value",
+    "Your scale is the mean of the row's sizes. In a long row one number may be hundreds of times the mean, and its square doesn't "
+    "fit in float16: take the largest size.",
+)
+def scale_of_mean(x):
+    most = x.abs().mean(-1, keepdim=True)
+    return (x / torch.where(most == 0, 1, most)).square().sum(-1).sqrt() * most.squeeze(-1)
+
+
+@wrong.forward("value", ONE_BY_ONE)
+def sum_one_by_one(x):
+    most = x.abs().amax(-1, keepdim=True)
+    most = torch.where(most == 0, 1, most)
+    total = torch.zeros_like(most.squeeze(-1))
+    for column in (x / most).unbind(-1):
+        total = total + column * column
+    return total.sqrt() * most.squeeze(-1)
+
+
+@wrong.forward(
+    "value",
+    "You go through logarithms in the dtype of x. In the halves they have too few digits: an error of 0.01 in a logarithm is one of "
+    "1 % in the length. Divide each row by its largest number.",
+)
+def logarithms_in_halves(x):
+    return (0.5 * torch.logsumexp(2 * x.abs().log(), -1)).exp()
+
+
+@wrong.forward(
+    "value",
+    "You scale float64 alone, and compute the rest in float32, which has room for the squares of float16 and not for those of "
+    "bfloat16 and float32: 1e30 gives inf. Divide each row by its largest number in every dtype.",
+)
+def float64_scaled_alone(x):
+    if x.dtype == DOUBLE:
+        return _scaled(x)
+    return torch.linalg.vector_norm(x, dim=-1, dtype=SINGLE).to(x.dtype)
+
+
+@task.mistake(
+    "value",
+    "A vector comes back from you with a shape of (1,). Its length has no dimensions: reduce over the last axis of x as it is.",
+)
+class vector_as_matrix(RowNormNew):
+    @staticmethod
+    def forward(x):
+        return _scaled(torch.atleast_2d(x))
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return (x / _safe(y) * g.unsqueeze(-1)).reshape(x.shape)
+
+
+@task.mistake(
+    "value",
+    "Your Function uses view on x, which refuses one whose axes were turned round. Reduce over the last axis, or use reshape.",
+)
+class view_of_input(RowNormNew):
+    @staticmethod
+    def forward(x):
+        return _scaled(x.view(-1, x.shape[-1])).view(x.shape[:-1])
+
+
+@wrong.backward(
+    "gradient",
+    "You multiply x by the upstream gradient before you divide. Next to the largest number of the dtype the product is inf, and "
+    "the gradient fits: divide x by the length first.",
+)
+def product_with_upstream_first(x, y, g):
+    return x * g.unsqueeze(-1) / _safe(y)
+
+
+@wrong.backward(
+    "gradient",
+    "You divide the upstream gradient by the length first. Where that is small the quotient is inf, and the gradient fits: divide "
+    "x by the length first.",
+)
+def upstream_over_length_first(x, y, g):
+    return (g.unsqueeze(-1) / _safe(y)) * x
+
+
+@wrong.backward(
+    "gradient",
+    "You divide by the square of the length, and that of 1e200 is infinite, that of 1e-200 is 0. x / |x| needs the length "
+    "alone: divide once.",
+)
+def over_square_where_not_zero(x, y, g):
+    square = y * y
+    return x * torch.where(square == 0, 0, y * g / torch.where(square == 0, 1, square)).unsqueeze(-1)
+
+
+@wrong.backward(
+    "gradient",
+    "You divide by at least a small number, or by the length and that number. A length may be smaller still: put a 1 where it is "
+    "exactly 0, and leave all others as they are.",
+)
+def length_clamped_far_down(x, y, g):
+    return g.unsqueeze(-1) * (x / y.clamp(min=1e-250 if y.dtype == DOUBLE else torch.finfo(y.dtype).tiny).unsqueeze(-1))
+
+
+@wrong.backward("gradient", EXPANDED)
+def expanded_taken_for_one(x, y, g):
+    if g.dim() and 0 in g.stride():
+        return x / _safe(y) * g[(0,) * g.dim()]
+    return x / _safe(y) * g.unsqueeze(-1)
+
+
+@wrong.backward("second_order", FROM_START)
+def upstream_from_start(x, y, g):
+    return x / _safe(y) * g.as_strided((*g.shape, 1), (*g.stride(), 0), 0)
+
+
+@wrong.backward(
+    "zeros",
+    "A row of one number has the gradient -1 or 1, and you give that to a 0 too. There it's to be 0: sign() says so, or x over its "
+    "length with a 1 in place of 0.",
+)
+def sign_of_zero(x, y, g):
+    g = g.unsqueeze(-1)
+    return g * (x / _safe(y)) if x.shape[-1] > 1 else g * torch.where(x < 0, -1.0, 1.0).to(x.dtype) + 0 * x
+
+
+@wrong.backward(
+    "zeros",
+    "One row of zeros cuts the gradient of all rows off from the graph: you ask for the whole tensor (any, or an if), and detach. Put "
+    "a 1 in place of its length, by torch.where.",
+)
+def cut_off_beside_zeros(x, y, g):
+    if (y == 0).any():
+        x, y = x.detach(), y.detach()
+    return g.unsqueeze(-1) * (x / _safe(y))
+
+
+@wrong.backward("second_order", MADE_OF_X, saves=lambda x, y: (x.contiguous(), y))
+def saves_contiguous(x, y, g):
+    return g.unsqueeze(-1) * (x / _safe(y))
+
+
+@wrong.backward("second_order", MADE_OF_X, saves=lambda x, y: (x if x.dim() > 1 else x.unsqueeze(0), y))
+def saves_vector_as_matrix(x, y, g):
+    return (g.unsqueeze(-1) * (x / _safe(y))).reshape(*g.shape, x.shape[-1])
+
+
+@wrong.backward("second_order", MADE_OF_X, saves=lambda x, y: (x.reshape(-1, x.shape[-1]), y))
+def saves_matrix(x, y, g):
+    return (g.reshape(-1, 1) * (x / _safe(y.reshape(-1)))).reshape(*g.shape, x.shape[-1])
+
+
+@wrong.backward(
+    "second_order",
+    MADE_OF_X,
+    saves=lambda x, y: (x.float() if x.dtype in (HALF, BRAIN) else x, y),
+)
+def saves_wide_halves(x, y, g):
+    return (x / _safe(y.to(x.dtype)) * g.unsqueeze(-1)).to(g.dtype)
+
+
+@wrong.backward("second_order", LEFT_BEHIND)
+def direction_left_on_ctx(ctx, x, y, g):
+    if not hasattr(ctx, "direction"):
+        ctx.direction = x / _safe(y)
+    return ctx.direction * g.unsqueeze(-1)
