@@ -14,7 +14,7 @@ class RowNorm(torch.autograd.Function):
     def backward(ctx, grad_output):
         x, y = ctx.saved_tensors
         y[y == 0] = 1
-        return grad_output.unsqueeze(-1) * x / y.unsqueeze(-1)
+        return grad_output.unsqueeze(-1) * (x / y.unsqueeze(-1))
 
 # %% Normalize
 class Normalize(torch.autograd.Function):

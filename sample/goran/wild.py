@@ -11,4 +11,4 @@ class RowNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         x, y = ctx.saved_tensors
-        return grad_output.unsqueeze(-1) * x / y.unsqueeze(-1)
+        return grad_output.unsqueeze(-1) * (x / y.unsqueeze(-1))
