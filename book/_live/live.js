@@ -281,6 +281,7 @@ window.live = (() => {
       const own = (running = {});
       runs.textContent = "Stop";
       edit.mark(null);
+      edit.area.scrollLeft = 0;
       const say = (words) => out.replaceChildren(element("p", { class: "live-waiting" }, words));
       const earlier = others;
       let done;
