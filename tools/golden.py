@@ -563,6 +563,19 @@ def functions() -> Iterator[str]:
     yield "class A(Function):\n    @staticmethod\n    def forward(ctx, x):\n        return len(ctx.saved_tensors)\nA.apply(I('a'))"
 
 
+def special() -> Iterator[str]:
+    """Yield cases of torch.special."""
+    for name in ("bessel_j0", "bessel_j1"):
+        for kind in "df":
+            for what in ("a", "p", "m", "s", "e", "t"):
+                yield f"torch.special.{name}(I('{what}', '{kind}').detach().clamp(-2, 2))"
+            yield f"torch.special.{name}(I('m', '{kind}').detach().clamp(-2, 2).t())"
+        yield f"torch.special.{name}(I('a'))"
+        yield f"torch.special.{name}(I('k'))"
+        yield f"with torch.no_grad():\n    y = torch.special.{name}(I('w').clamp(-2, 2))\n[y, y.requires_grad]"
+        yield f"torch.special.{name}(3)"
+
+
 def slips() -> Iterator[str]:
     """Yield cases of what is written by mistake: the error that torch raises, or what it makes of it."""
     for what in ("I('a', 'd')", "I('a', 'f')", "I('s', 'd')", "I('m', 'f')"):
@@ -1093,6 +1106,7 @@ def cases() -> list[str]:
         printed(),
         functions(),
         named(),
+        special(),
         slips(),
         single_masks(),
         views(),

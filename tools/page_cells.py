@@ -21,9 +21,12 @@ COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")  # they run wher
 GIVEN = {"coach", *dir(builtins)}
 SKIPPED = ("matplotlib", "numpy", "IPython", "graders")  # what a page has not, and its cells can do without
 
-NOT_HERE = {  # cells that need what the page's torch lacks, and what that is
-    "book/01_relu": {"turn:drum": "torch.special"},
-    "book/07_logsumexp": {"turn:streamed": "torch.randn"},
+NOT_HERE: dict[str, dict[str, str]] = {}  # by page and cell: what the page's torch lacks that the cell needs
+FIRST_LINE_ALONE = ("turn:drum",)  # checks of which the page runs the first line: gradcheck, and no training
+STAND_INS = {  # what a cell gets in the place of a function that draws random numbers, where only their shape matters
+    "normal": "def normal(*shape):\n"
+    "    numbers = torch.linspace(-1.5, 2, math.prod(shape), dtype=torch.float64)\n"
+    "    return torch.sin(5 * numbers).reshape(shape).detach().requires_grad_()",
 }
 CLASS_ALONE = (  # wrong versions of which the page has the class, for the coach, and not the experiment below it
     *(f"Arctan.{name}" for name in ("wrong_branch", "saves_derivative", "consistent_but_wrong", "float32_inside")),
@@ -182,7 +185,9 @@ def needed(cells: list[str], code: str) -> str:
             fresh = {(n, i) for n in above[i].now | above[i].changes} | {(n, len(above)) for n in above[i].later}
             todo += sorted(fresh - seen)
             seen |= fresh
-    return "\n".join(above[i].text for i in sorted(kept))
+    stand_ins = {name: text for name, text in STAND_INS.items() if any({name} == above[i].binds for i in kept)}
+    lines = [stand_ins.get(next(iter(above[i].binds), ""), above[i].text) for i in sorted(kept)]
+    return "\n".join(["import math"] * bool(stand_ins) + lines)
 
 
 def page_cells(notebook: NotebookNode) -> Iterator[PageCell]:
@@ -203,6 +208,8 @@ def page_cells(notebook: NotebookNode) -> Iterator[PageCell]:
             turn = asks[at]
             between = [c.source for c in done.cells[at + 1 : turn.asks] if c.cell_type == "code"]
             after = notebook.cells[turn.asks].source
+            if name in FIRST_LINE_ALONE:
+                after = after.splitlines()[0]
             right = "\n".join(turn.code if MARK in line else line for line in cell.source.splitlines())
             before = needed(above, "\n".join([right, *between, after]))
             yield PageCell(name, at, cell.source, before, "\n".join([*between, after]), right)

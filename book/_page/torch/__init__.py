@@ -29,6 +29,6 @@ def is_grad_enabled():
     return Mode.enabled
 
 
-from . import autograd, linalg, nn, testing  # noqa: E402
+from . import autograd, linalg, nn, special, testing  # noqa: E402
 
 __getattr__ = lacking("torch")
