@@ -57,7 +57,10 @@ def exercises(app: Sphinx, page: str) -> Path:
 
 
 def task_cells(path: Path, wanted: list[str]) -> list[nbformat.NotebookNode]:
-    """Return the exercises of a set as cells of its chapter: each task's text and hints, in a box with its name."""
+    """Return the exercises of a set as cells of its chapter: each task's text and hints, in a box with its name.
+
+    None where the page can judge no task of the set.
+    """
     made = [BEGIN]
     for cell in nbformat.read(path, 4).cells:
         text = HANDED_IN.sub("", cell.source.replace("../../book/", ""))
@@ -71,6 +74,8 @@ def task_cells(path: Path, wanted: list[str]) -> list[nbformat.NotebookNode]:
             made.append(f"{head}\n\n{text[card.end() :].strip()}\n\n</div>")
         elif cell.id.endswith("-hints") and made[-1].startswith(BOX):
             made[-1] = f"{made[-1].removesuffix('</div>')}{text}\n\n</div>"
+    if not any(part.startswith(BOX) for part in made):
+        return []
     return [nbformat.v4.new_markdown_cell(part) for part in (*made, f"{END}</div>")]
 
 
@@ -110,8 +115,7 @@ def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
     if page not in page_tasks.SETS or not context.get("body"):
         return
     found = TASKS.search(context["body"])
-    assert found is not None  # add_tasks put it there
-    context["body"] = context["body"].replace(found[0], OPEN).replace(RUN, RUN + HERE, 1)
+    context["body"] = context["body"].replace(found[0] if found else "\0", OPEN).replace(RUN, RUN + HERE, 1)
     cells = {
         cell.name: {"before": cell.before, "after": cell.after, "solution": cell.solution}
         | ({"text": cell.code} if cell.name.partition(":")[2] in page_cells.CLASS_ALONE else {})
@@ -126,7 +130,7 @@ def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
     data = {
         "set": page_tasks.SETS[page],
         "cells": cells,
-        "tasks": found[1].strip(),
+        "tasks": found[1].strip() if found else "",
         "starts": {name: text for name, text in starts.items() if name in names},
     }
     write_page(app, page, data)

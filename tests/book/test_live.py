@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from graders.sets import module
 from tests.book import page_checks
 from tests.book.book_build import Build, read
 from tests.book.page_checks import NARROW, WIDE, Watched
@@ -82,6 +83,8 @@ def test_without_a_click_nothing_is_loaded_and_a_page_holds_no_more_than_a_class
     page = read(book, name)
     assert len(page.select(".cell.live")) > 3
     assert asking.page.locator(".cell.live .rank button.live-start").count() == len(page.select(".cell.live"))
+    own = set(page_tasks.TASKS) & {task.name for task in module(page_tasks.SETS[name]).TASKS}
+    assert len(page.select(".live-open")) == bool(own)
 
 
 def test_what_a_click_loads_comes_from_the_book_s_folder(alone: Callable[..., Asking]) -> None:
