@@ -51,7 +51,34 @@ def python_files() -> dict[str, str]:
     paths = [PAGE / "cell.py", *sorted((PAGE / "torch").rglob("*.py"))]
     files = {path.relative_to(PAGE).as_posix(): path for path in paths}
     files |= {path.name: path for path in sorted((PAGE / "shims").glob("*.py"))}
-    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    return {name: path.read_text(encoding="utf-8") for name, path in files.items()} | {"torch/_names.py": names()}
+
+
+def names() -> str:
+    """Return torch's own names as a file of the page's torch: what is none of them has torch's error, not a refusal."""
+    import torch
+    import torch.nn.functional
+
+    owners = {
+        "torch": torch,
+        "torch.autograd": torch.autograd,
+        "torch.linalg": torch.linalg,
+        "torch.nn.functional": torch.nn.functional,
+        "torch.special": torch.special,
+        "Tensor": torch.Tensor,
+    }
+    known = {owner: [name for name in dir(thing) if not name.startswith("_")] for owner, thing in owners.items()}
+    known["torch"] += [
+        "backends",
+        "compiler",
+        "export",
+        "func",
+        "fx",
+        "onnx",
+        "utils",
+    ]  # loaded when they are asked for
+    lines = [f"    {owner!r}: {' ' + ' '.join(sorted(set(found))) + ' '!r}," for owner, found in known.items()]
+    return "\n".join(["NAMES = {", *lines, "}", ""])
 
 
 def bundle(more: dict[str, str] | None = None) -> str:

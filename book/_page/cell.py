@@ -511,6 +511,8 @@ def _line(error):
     return found
 
 
+SPACES = "\u00a0\u2007\u202f\u200b\ufeff"
+STRANGE = SPACES + "\u201c\u201d\u2018\u2019\u00ab\u00bb\u2013\u2014\u2212\u00d7\u2026\u00b2\u00b3"
 WORDS = (  # MicroPython's, and Python's
     ("' isn't defined", "' is not defined"),
     ("divide by zero", "division by zero"),
@@ -547,11 +549,47 @@ def described(error):
     return kind, text
 
 
+def strange(source):
+    """Return the error of the first letter outside of texts and comments that is none of Python's, and its line.
+
+    Telephones write typographic quotes, and what is pasted may have spaces that do not break; MicroPython takes both
+    for letters of a name.
+    """
+    if all([c < "\x80" for c in source]):
+        return None
+    at = 0
+    while at < len(source):
+        c = source[at]
+        if c == "#":
+            end = source.find("\n", at)
+            at = len(source) if end < 0 else end
+        elif c in "'\"":
+            quote = source[at : at + 3] if source[at : at + 3] in ("'''", '"""') else c
+            at += len(quote)
+            while at < len(source) and source[at : at + len(quote)] != quote:
+                at += 2 if source[at] == "\\" else 1
+            at += len(quote)
+        elif c in STRANGE:
+            code = "U+" + ("0000" + hex(ord(c))[2:].upper())[-4:]
+            text = (
+                "invalid non-printable character " + code
+                if c in SPACES
+                else "invalid character '" + c + "' (" + code + ")"
+            )
+            return text, source[:at].count("\n") + 1
+        else:
+            at += 1
+    return None
+
+
 def run(source):
     """Run a cell and return, as JSON, the error that ended it, or null."""
     for name in GIVEN:
         NAMES.setdefault(name, GIVEN[name])
     NAMES["__name__"] = "__main__"
+    found = strange(source)
+    if found:
+        return json.dumps({"type": "SyntaxError", "message": found[0], "line": found[1]})
     _function.forget()
     try:
         exec(compile(prepare(source), "cell", "exec"), NAMES)

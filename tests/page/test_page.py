@@ -176,6 +176,10 @@ def test_what_it_lacks_is_refused_in_these_words(page: Page, code: str) -> None:
             "a leaf Variable",
             3,
         ),
+        ("import torch\ntorch.Where(1)", "AttributeError", "module 'torch' has no attribute 'Where'", 2),
+        ("import torch\n\ntorch.ones(2).sqaure()", "AttributeError", "'Tensor' object has no attribute 'sqaure'", 3),
+        ("# “fine”\nprint(“hi”)", "SyntaxError", "invalid character '“' (U+201C)", 2),
+        ("a = '–'\nb =\u00a02", "SyntaxError", "invalid non-printable character U+00A0", 2),
         ("raise NotImplementedError('your turn: one line')", "NotImplementedError", "your turn: one line", 1),
     ],
 )

@@ -6,6 +6,11 @@ The rule of this small torch: it may refuse, never differ. What it lacks raises 
 import math
 from array import array
 
+try:
+    from ._names import NAMES  # what torch has, by owner; written by tools.page_python
+except ImportError:  # where the files of the page are imported as they lie
+    NAMES = {}
+
 
 class NotInPage(Exception):
     """What the page's torch lacks and torch may have."""
@@ -39,12 +44,19 @@ def public(name, f):
     return called
 
 
+def nobodys(where, name):
+    """Return whether torch has no such name either."""
+    return where in NAMES and not name.startswith("_") and " " + name + " " not in NAMES[where]
+
+
 def lacking(where):
     """Return a module's __getattr__."""
 
     def missing(name):
         if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
+        if nobodys(where, name):
+            fail(AttributeError, "module '" + where + "' has no attribute '" + name + "'")
         refuse(where + "." + name)
 
     return missing

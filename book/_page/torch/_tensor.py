@@ -12,6 +12,7 @@ from ._base import (
     float32,
     float64,
     int64,
+    nobodys,
     places,
     refuse,
 )
@@ -290,6 +291,8 @@ class Tensor:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
+        if nobodys("Tensor", name):
+            fail(AttributeError, "'Tensor' object has no attribute '" + name + "'")
         refuse("Tensor." + name)
 
     def _known(self):
