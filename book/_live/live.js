@@ -199,7 +199,7 @@ window.live = (() => {
   }
 
   // ---------------------------------------------------------------- what is said
-  const HOLDS = /^(All \d+ checks hold|The check holds|The \d+ checks that the page can make hold)\.$/;
+  const HOLDS = /^(All \d+ checks hold|The check holds|All \d+ checks that run in the page hold)\.$/;
   const KINDS = { "✓": "right", "✗": "wrong", "…": "waits", "?": "waits" };
   function said(printed) {
     return printed.replace(/\n$/, "").split("\n").map((line) => {
@@ -372,7 +372,7 @@ window.live = (() => {
     const line = box.querySelector(".rank") ?? box.querySelector("p");
     if (box.classList.contains("live-held")) return;
     box.classList.add("live-held");
-    line.append(element("span", { class: "live-done" }, " ✓ all checks hold"));
+    line.append(element("span", { class: "live-done" }, " ✓ the checks hold"));
   }
 
   async function tasks(place) {

@@ -779,7 +779,7 @@ def judge(task, apply):
             mistake = None
         if told and (told[2] == mistake or not mistake or task["mistakes"][mistake]["caught_by"] == told[0]):
             said.append(
-                (check["name"], check["about"], "waits", "It waits for " + told[0].replace("_", " ") + ".", "", "")
+                (check["name"], check["about"], "waits", "Judged once " + told[0].replace("_", " ") + " passes.", "", "")
             )
             continue
         if mistake is None and told is None:
@@ -851,12 +851,12 @@ def coach(thing, where=""):
         print(MARKS[state] + " " + check.replace("_", " ") + ": " + text + (" " + following if following else ""))
     for check, about in task["unseen"]:
         print(
-            "? " + check.replace("_", " ") + ": not looked at in the page (" + about + "). The coach in Jupyter does."
+            "? " + check.replace("_", " ") + ": not checked in the page (" + about + "). The coach in Jupyter checks it."
         )
     total = len(said)
     if held == total:
         if task["unseen"]:
-            print("The " + str(total) + " checks that the page can make hold.")
+            print("All " + str(total) + " checks that run in the page hold.")
         else:
             print("All " + str(total) + " checks hold." if total > 1 else "The check holds.")
-        print("Not looked at in the page: " + task["left"] + ". The coach in Jupyter does.")
+        print("Not checked in the page: " + task["left"] + ". The coach in Jupyter checks these.")

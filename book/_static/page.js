@@ -247,7 +247,7 @@
     start.setAttribute("aria-label", `${word}: ${cell.querySelector(".rank").textContent}`);
     if (held.includes(name)) {
       cell.classList.add("live-held");
-      cell.querySelector(".rank").append(element("span", { class: "live-done" }, " ✓ all checks hold"));
+      cell.querySelector(".rank").append(element("span", { class: "live-done" }, " ✓ the checks hold"));
     }
     cell.querySelector(".rank").append(start);
   }

@@ -105,17 +105,12 @@ IN_PLACE = (
     "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=) writes into a tensor that "
     "belongs to the caller, an argument or the upstream gradient: use the version without, which makes a new tensor."
 )
-EXPANDED = (
-    "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=), or one that fills what it "
-    "gets, writes into an expanded tensor, an argument or the upstream gradient, which belongs to the caller: use the "
-    "version without, which makes a new tensor."
-)
 WITH_CTX = (
     "Your forward does not take what it is called with. Beside a setup_context it gets the arguments alone, as in "
     "forward(x); without one it gets ctx before them."
 )
 EXPANDED = (
-    "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=, or within a function "
+    "An operation that works in place (its name ends in _, or it is x[...] = ..., += or *=, or one inside a function "
     "of torch's) writes into an expanded tensor, whose elements share a place in memory: use the version without, "
     "which makes a new tensor. An argument and the upstream gradient belong to the caller."
 )

@@ -109,9 +109,9 @@ def test_a_turn_is_written_and_its_mistake_named(
     assert cell.locator("textarea").evaluate("(a) => a.value.slice(a.selectionStart, a.selectionEnd)").strip() == BLANK
     said = run(cell, BLANK, "return (x > 0).to(g.dtype)")
     assert "✗ gradient: Your gradient is the mask, 0 or 1: the upstream gradient is missing." in said
-    assert "… second order: It waits for gradient." in said
+    assert "… second order: Judged once gradient passes." in said
     said = run(cell, "return (x > 0).to(g.dtype)", "return torch.where(x > 0, g, 0)")
-    assert "All 5 checks hold." in said and "Not looked at in the page: float16" in said
+    assert "All 5 checks hold." in said and "Not checked in the page: float16" in said
     assert "on the page's own small torch" in said
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert wide == size["width"]
@@ -250,14 +250,14 @@ def test_what_holds_keeps_its_mark_and_a_reset_can_be_undone(alone: Callable[...
     page = alone().page
     cell = page.locator(RELU)
     assert "All 5 checks hold." in _mended(cell)
-    expect(cell.locator(".rank")).to_contain_text("✓ all checks hold")
+    expect(cell.locator(".rank")).to_contain_text("✓ the checks hold")
     mine = cell.locator("textarea").input_value()
     cell.get_by_role("button", name="Reset").click()
     assert BLANK in cell.locator("textarea").input_value()
     page.keyboard.press("Control+z")
     assert cell.locator("textarea").input_value() == mine
     page.reload()
-    expect(cell.locator(".rank")).to_contain_text("✓ all checks hold")
+    expect(cell.locator(".rank")).to_contain_text("✓ the checks hold")
     expect(page.locator("section#exercises > .live-open button")).to_be_visible()
 
 
@@ -324,7 +324,7 @@ def test_what_the_page_cannot_judge_is_said_of_the_task(alone: Callable[..., Ask
     tanh.locator("textarea").fill(tanh.locator(".live-solution pre").inner_text())
     tanh.locator(".live-run").click()
     said = answered(tanh).inner_text()
-    assert "? saved: not looked at in the page" in said and "The 4 checks that the page can make hold." in said
+    assert "? saved: not checked in the page" in said and "All 4 checks that run in the page hold." in said
 
 
 def test_the_first_page_s_bump_is_mended(alone: Callable[..., Asking]) -> None:

@@ -43,7 +43,7 @@ def own_copies(call: str, case: Case, yours: Record, expected: Record) -> Findin
 second_order = partial(aspects.second_order, looks=(*GRADIENT, look.second_order))
 contract = partial(
     aspects.contract,
-    why="Memory is looked at here, and these numbers first: a gradient that is wrong elsewhere is wrong here too.",
+    why="This check is about memory, but looks at the numbers first: a gradient that is wrong elsewhere is wrong here too.",
 )
 MANNERS = (  # what is changed in place comes before the numbers that it spoils
     *GRADIENT[:4],

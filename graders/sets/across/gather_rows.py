@@ -456,7 +456,7 @@ def copies_are_one_memory(x, sizes, shared):
 
 @wrong.backward(
     "parts",
-    "Below a rank's rows your gradient is not 0: you take as many rows as there is room for, and those are the next rank's. "
+    "Below a rank's rows your gradient is not 0: you take as many rows as there is room for, and the extra ones are the next rank's. "
     "Rank r's slice has sizes[r] rows, and zeros come below.",
 )
 def neighbours_in_the_padding(ctx, g):
@@ -507,7 +507,7 @@ def own_left_out(ctx, g):
 
 @wrong.backward(
     "parts",
-    "Each rank takes its own slice first, and then the slices are added: those of different rows. Add the whole upstream "
+    "Each rank takes its own slice first, and then you add up slices of different rows. Add the whole upstream "
     "gradients, and then cut.",
 )
 def cut_before_adding(ctx, g):
@@ -603,7 +603,7 @@ def room_of_the_longest(ctx, g):
 
 @wrong.backward(
     "parts",
-    "Your gradient is all rows in a row, without the ranks. It's to have the shape of x, (ranks, room, ...): each rank's slice, and "
+    "Your gradient has all rows one below another, without the ranks. It needs the shape of x, (ranks, room, ...): each rank's slice, and "
     "zeros below it.",
 )
 def gradient_not_cut(ctx, g):
@@ -699,7 +699,7 @@ def sizes_of_rank_0(x, sizes, shared):
 
 @wrong.forward(
     "value",
-    "You add each rank's rows to those of the others, where they are to stand one below the other: that's an all-reduce.",
+    "You add each rank's rows to those of the others, which is an all-reduce. They should stand one below another: torch.cat.",
 )
 def added_instead(x, sizes, shared):
     rows = torch.stack(
@@ -864,7 +864,7 @@ class input_as_attribute(GatherRowsNew):
 
 @task.mistake(
     "contract",
-    "You keep a mask for backward. It can be had from sizes there: what need not be kept is memory on every rank.",
+    "You keep a mask for backward. It can be made from sizes there, and keeping it costs memory on every rank.",
 )
 class mask_kept(GatherRowsNew):
     @staticmethod

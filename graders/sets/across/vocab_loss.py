@@ -394,7 +394,7 @@ def one_on_every_rank(logits, target, loss, g):
 @wrong.backward(
     "gradient",
     "Your gradient is the softmax alone, that of lse. The target's logit is subtracted from it, so on the rank that has the target "
-    "1 goes off.",
+    "subtract 1.",
 )
 def one_missing(logits, target, loss, g):
     return g[:, None] * _p(logits, target, loss), None
@@ -621,7 +621,7 @@ def words_of_all_rows(logits, target):
 
 @wrong.forward(
     "far",
-    "You shift by the maximum of all logits, one number for all rows. In a row far below it every term is 0, and its logarithm "
+    "You shift by the maximum of all logits, one number for all rows. In a row far below it every term is 0, and the log of their sum "
     "-inf: each row has its own maximum, over ranks and words.",
 )
 def one_shift_for_all_rows(logits, target):
@@ -631,8 +631,8 @@ def one_shift_for_all_rows(logits, target):
 
 @wrong.forward(
     "far",
-    "You shift by rank 0's maximum. Where another rank's logits are far above it exp is infinite, far below the sum is 0: take the "
-    "maximum over the ranks.",
+    "You shift by rank 0's maximum. Where another rank's logits are far above it exp is infinite, and where rank 0 has -inf alone "
+    "you get nan: take the maximum over the ranks.",
 )
 def maximum_of_rank_0(logits, target):
     m = logits[0].amax(1)

@@ -939,7 +939,7 @@ class number_without_dimensions(Turning):
 
 @wrong.backward(
     "second_order",
-    "Where the upstream gradient is all zeros you return new zeros, cut off from it. Its derivative by that is not 0, at 0 either: "
+    "Where the upstream gradient is all zeros you return new zeros, cut off from it. The gradient's derivative by g is not 0, at g = 0 either: "
     "leave that branch out.",
 )
 def zeros_made_anew(ctx, g):

@@ -629,7 +629,7 @@ def in_memory_order(above):
 
 @task.mistake(
     "gradient",
-    "You pack in the order of memory, and go back by the same permutation. Of three dimensions that's seldom the way back: "
+    "You pack in the order of memory, and go back by the same permutation. With three dimensions that isn't always the way back: "
     "reshape(-1) goes by the shape, and needs none.",
 )
 class permuted_twice(Packing):
@@ -1031,7 +1031,7 @@ def number_without_dimensions(above, g, slope):
 @wrong.step(
     "grad",
     "second_order",
-    "Where the upstream gradient is all zeros you return new zeros, cut off from it. Its derivative by that is 1 or the slope, at "
+    "Where the upstream gradient is all zeros you return new zeros, cut off from it. The gradient's derivative by g is 1 or the slope, at "
     "0 too: leave that branch out.",
 )
 def zeros_made_anew(above, g, slope):

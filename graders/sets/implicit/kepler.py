@@ -897,7 +897,7 @@ class steps_kept(Orbit):
 
 @wrong.backward(
     "memory",
-    "You keep a tensor more than e and the solution, of their size: a residual, a start, a copy, on ctx or "
+    "You keep one more tensor than e and the solution, of their size: a residual, a start, a copy, on ctx or "
     "elsewhere. Backward can do without it.",
     saves=lambda m, e, at: (e, at, at - e * at.sin() - m),
 )

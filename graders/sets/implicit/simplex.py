@@ -118,7 +118,7 @@ def nothing_for_losers(call: str, case: Case, yours: Record, expected: Record) -
     for a, b in zip(yours.outputs, expected.outputs, strict=True):
         if (some := (b == 0) & (a != 0)).any():
             index = tuple(some.nonzero()[0].tolist())
-            text = f"The share at index {index} is not 0, and the element is out: its share is exactly 0."
+            text = f"The share at index {index} is not 0, though the element is out: it should be exactly 0."
             evidence = {"case": look.describe(call, case), "yours": look.number(a[index]), "expected": "0"}
             return Finding("value", text, evidence)
     return None
@@ -742,8 +742,8 @@ def tiny_shares_out(y):
 @wrong.step(
     "support",
     "gradient",
-    "You take shares of some rounding errors, a multiple of eps, for 0. Those that are out are 0 exactly, and a share of that size is "
-    "one: compare with 0.",
+    "You take shares as small as a multiple of eps for 0. Those that are out are 0 exactly, and a share of that size is still "
+    "a share: compare with 0.",
 )
 def shares_of_eps_out(y):
     return y > 100 * torch.finfo(y.dtype).eps

@@ -798,7 +798,7 @@ def sum_one_by_one(x, eps):
 
 @task.mistake(
     "value",
-    "You round eps, or take it for at least some number of your own. It's the second argument, and a caller may give any above 0.",
+    "You round eps, or raise it to at least some number of your own. It's the second argument, and a caller may give any above 0.",
 )
 class eps_rounded(NormalizeNew):
     @staticmethod
@@ -824,7 +824,7 @@ class view_of_input(NormalizeNew):
 
 @wrong.backward(
     "gradient",
-    "Your backward takes eps for at least some small number. With a smaller eps it holds long rows for short ones: use eps as it is.",
+    "Your backward raises eps to at least some small number. With a smaller eps it takes long rows for short ones: use eps as it is.",
 )
 def eps_clamped_in_backward(ctx, x, g):
     return _right(max(ctx.eps, 1e-8), x, g)
@@ -878,7 +878,7 @@ def zero_anywhere(ctx, x, g):
 
 @wrong.backward(
     "gradient",
-    "Your backward holds a row for a long one only from a little above eps on. The kink is at eps exactly: compare the square with "
+    "Your backward takes a row for a long one only from a little above eps. The kink is at eps exactly: compare the square with "
     "eps ** 2.",
 )
 def margin_above_eps(ctx, x, g):
@@ -983,7 +983,7 @@ def second_backward_unmasked(ctx, x, g):
 
 @wrong.backward(
     "second_order",
-    "The backward of your backward lacks a term, the one with g v. In (g - y (y g)) / |x| four things depend on x: both y, the product "
+    "The backward of your backward lacks a term, the one with g v. In (g - y (y g)) / |x| three things depend on x: both y "
     "and the length. Or let torch make it: leave your backward without a Function of its own.",
 )
 def second_backward_lacks_term(ctx, x, g):
