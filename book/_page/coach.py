@@ -779,7 +779,14 @@ def judge(task, apply):
             mistake = None
         if told and (told[2] == mistake or not mistake or task["mistakes"][mistake]["caught_by"] == told[0]):
             said.append(
-                (check["name"], check["about"], "waits", "Judged once " + told[0].replace("_", " ") + " passes.", "", "")
+                (
+                    check["name"],
+                    check["about"],
+                    "waits",
+                    "Judged once " + told[0].replace("_", " ") + " passes.",
+                    "",
+                    "",
+                )
             )
             continue
         if mistake is None and told is None:
@@ -851,7 +858,11 @@ def coach(thing, where=""):
         print(MARKS[state] + " " + check.replace("_", " ") + ": " + text + (" " + following if following else ""))
     for check, about in task["unseen"]:
         print(
-            "? " + check.replace("_", " ") + ": not checked in the page (" + about + "). The coach in Jupyter checks it."
+            "? "
+            + check.replace("_", " ")
+            + ": not checked in the page ("
+            + about
+            + "). The coach in Jupyter checks it."
         )
     total = len(said)
     if held == total:
