@@ -25,7 +25,10 @@ NOT_HERE: dict[str, dict[str, str]] = {}  # by page and cell: what the page's to
 FIRST_LINE_ALONE = ("turn:drum",)  # checks of which the page runs the first line: gradcheck, and no training
 STAND_INS = {  # what a cell gets in the place of a function that draws random numbers, where only their shape matters
     "normal": "def normal(*shape):\n"
-    "    numbers = torch.linspace(-1.5, 2, math.prod(shape), dtype=torch.float64)\n"
+    "    count = 1\n"
+    "    for size in shape:\n"
+    "        count *= size\n"
+    "    numbers = torch.linspace(-1.5, 2, count, dtype=torch.float64)\n"
     "    return torch.sin(5 * numbers).reshape(shape).detach().requires_grad_()",
 }
 CLASS_ALONE = (  # wrong versions of which the page has the class, for the coach, and not the experiment below it
@@ -187,7 +190,7 @@ def needed(cells: list[str], code: str) -> str:
             seen |= fresh
     stand_ins = {name: text for name, text in STAND_INS.items() if any({name} == above[i].binds for i in kept)}
     lines = [stand_ins.get(next(iter(above[i].binds), ""), above[i].text) for i in sorted(kept)]
-    return "\n".join(["import math"] * bool(stand_ins) + lines)
+    return "\n".join(lines)
 
 
 def page_cells(notebook: NotebookNode) -> Iterator[PageCell]:
