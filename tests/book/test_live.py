@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from graders.sets import module
 from tests.book import page_checks
-from tests.book.book_build import Build, read
+from tests.book.book_build import ROOT, Build, read
 from tests.book.page_checks import NARROW, WIDE, Watched
 from tools import page_tasks
 
@@ -85,6 +85,14 @@ def test_without_a_click_nothing_is_loaded_and_a_page_holds_no_more_than_a_class
     assert asking.page.locator(".cell.live .rank button.live-start").count() == len(page.select(".cell.live"))
     own = set(page_tasks.TASKS) & {task.name for task in module(page_tasks.SETS[name]).TASKS}
     assert len(page.select(".live-open")) == bool(own)
+
+
+def test_a_page_s_scripts_come_without_their_comments(book: Build) -> None:
+    for name in ("page.js", "a11y.js", "message_filter.js"):
+        built = (book.html / "_static" / name).read_text(encoding="utf-8")
+        source = (ROOT / "book/_static" / name).read_text(encoding="utf-8")
+        lines = [line for line in source.splitlines() if not re.match(r"\s*//|/\*| \*", line)]
+        assert built.splitlines() == lines and len(built) < len(source)
 
 
 def test_what_a_click_loads_comes_from_the_book_s_folder(alone: Callable[..., Asking]) -> None:
