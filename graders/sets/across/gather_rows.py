@@ -33,6 +33,12 @@ def _padded(d: Draw, sizes: tuple[int, ...], most: int, *rest: int, dtype: torch
     return x
 
 
+def _infinite(x: Tensor) -> Tensor:
+    """Return x with an infinite number in each rank's first row."""
+    x[:, 0, 0] = float("inf")
+    return x
+
+
 def _forms(d: Draw, shared: bool, order: int) -> list[Case]:
     """Return cases of every dtype, shape and layout, and of sizes of every kind."""
     uneven = (2, 1, 3)
@@ -44,6 +50,9 @@ def _forms(d: Draw, shared: bool, order: int) -> list[Case]:
         ("even parts", d.normal(3, 2, 2), (2, 2, 2)),
         ("a row each, as many as ranks", d.normal(3, 1, 3), (1, 1, 1)),
         ("rows that are matrices", d.normal(2, 3, 2, 2), (1, 3)),
+        ("rows of four dimensions", d.normal(2, 2, 2, 1, 2, 2), (1, 2)),
+        ("even parts, and room below", d.normal(3, 3, 2), (2, 2, 2)),
+        ("infinite numbers in the rows", _infinite(d.normal(2, 2, 2)), (2, 1)),
         ("more room than rows", d.normal(3, 5, 2), (2, 4, 1)),
         ("one rank", d.normal(1, 3, 2), (2,)),
         ("one rank, full", d.normal(1, 2, 2), (2,)),
@@ -86,8 +95,20 @@ def _upstreams(d: Draw, shared: bool) -> list[Case]:
         case("every second number upstream", d.normal(3, 6, 4)[..., ::2]),
         case("upstream gradients of every size", d.scales(3, 6, 2)),
         case("one upstream number for all", d.normal(1).expand(3, 6, 2)),
+        case("upstream gradients nearly alike", torch.stack([w := d.sides(6, 2), w * (1 + 4e-6), w * (1 - 3e-6)])),
+        case(
+            "one rank's upstream gradient far above",
+            torch.stack([d.normal(6, 2), d.normal(6, 2) * 1e12, d.normal(6, 2)]),
+        ),
         case("upstream gradients that cancel", torch.stack([u := d.normal(6, 2), -u, torch.zeros_like(u)])),
     ]
+
+
+def _silent(d: Draw) -> Tensor:
+    """Return an upstream gradient of two ranks, three rows and two columns, of which the second rank's is 0."""
+    upstream = d.normal(2, 3, 2)
+    upstream[1] = 0
+    return upstream
 
 
 def _lopsided(d: Draw, shared: bool, order: int = 1) -> list[Case]:
@@ -142,6 +163,7 @@ task = Task(
                         d.case("a rank without rows", d.normal(3, 3, 2), (2, 0, 3), shared, order=2),
                         d.case("numbers for rows", d.normal(2, 3), (1, 3), shared, order=2),
                         d.case("one rank", d.normal(1, 3, 2), (2,), shared, order=2),
+                        d.case("nothing upstream", d.normal(2, 2, 2), (2, 1), shared, order=2, upstream=_silent(d)),
                         d.case("float32", d.normal(2, 2, 2, dtype=SINGLE), (2, 1), shared, order=2),
                         *_lopsided(d, shared, order=2),
                     )
@@ -170,6 +192,15 @@ task = Task(
                     between=(d.normal(3, 3, 2), (3, 1, 2), False),
                 ),
                 d.case("even parts", d.normal(2, 2, 2), (2, 2), False, watch=("trace", "overwrite")),
+                d.case(
+                    "the same shape again, other sizes",
+                    d.normal(3, 3, 2),
+                    (2, 1, 3),
+                    False,
+                    watch=("state",),
+                    between=(d.normal(3, 3, 2), (1, 3, 2), False),
+                ),
+                d.case("one rank, full, its own loss", d.normal(1, 2, 3), (2,), False, watch=("trace", "overwrite")),
                 d.case("one rank, full", d.normal(1, 2, 3), (2,), True, watch=("trace", "overwrite")),
                 d.case("many rows", d.normal(4, 16, 8), (16, 8, 12, 16), False, watch=("trace",)),
             ],
