@@ -53,6 +53,10 @@ def _forms(d: Draw, order: int) -> list[Case]:
         d.case("a word on each rank", *_split(d, 4, 5, 1), order=order),
         d.case("one row", *_split(d, 2, 1, 3), order=order),
         d.case("no rows", *_split(d, 2, 0, 3), order=order),
+        d.case("float32, no rows", *_split(d, 2, 0, 3, SINGLE), order=order),
+        d.case("seven ranks", *_split(d, 7, 3, 2), order=order),
+        d.case("six ranks", *_split(d, 6, 3, 1), order=order),
+        d.case("a hundred words", *_split(d, 2, 2, 50), order=order),
         d.case("all words on rank 1", logits, torch.tensor([2, 3, 3, 2]), order=order),
         d.case("words nobody has", logits, torch.tensor([0, 1, 1, 0]), order=order),
         d.case("ranks last in memory", d.normal(4, 2, 3).permute(2, 0, 1), target, order=order),
@@ -73,6 +77,12 @@ def _far(d: Draw) -> list[Case]:
     out[1:, :, 0] = -INF
     empty[2] = -INF
     first[0, 1:3] = -INF
+    middle, alone = apart.clone(), torch.full_like(apart, -INF)
+    middle[1] = -INF
+    for row, word in enumerate((0, 3, 5, 2)):
+        alone[word // 2, row, word % 2] = apart[word // 2, row, word % 2]
+    low = apart - 5000
+    low[:, :, 1] = torch.tensor([-INF, -5001.0, -INF], dtype=DOUBLE)[:, None]
     early = torch.tensor([0, 3, 2, 1])
     late = torch.tensor([1, 3, 5, 4])
     return [
@@ -88,6 +98,12 @@ def _far(d: Draw) -> list[Case]:
         d.case("a word ruled out, on two ranks", out, torch.tensor([0, 3, 5, 1]), order=2),
         d.case("a rank of padding", empty, early, order=2),
         d.case("-inf on rank 0, in two rows", first, late, order=2),
+        d.case("a middle rank of padding", middle, torch.tensor([1, 4, 5, 0]), order=2),
+        d.case("all words ruled out but the target", alone, torch.tensor([0, 3, 5, 2]), order=1),
+        d.case("-inf among -5000", low, torch.tensor([0, 3, 4, 2]), order=2),
+        d.case("a loss of 10000", apart + 5 * ranks, torch.tensor([0, 1, 0, 1]), order=1),
+        d.case("float32, a loss of 220", (apart + 0.11 * ranks).float(), torch.tensor([0, 1, 0, 1]), order=1),
+        d.case("float16, a rank of padding", (empty / 2).to(HALF), early, order=0),
         d.case("float32, a rank of padding", empty.float(), early, order=1),
         d.case("a rank of padding, around 1000", empty + 1000, early, order=1),
     ]
@@ -146,6 +162,11 @@ task = Task(
                 d.case("a word on each rank", *_split(d, 3, 3, 1), order=2),
                 d.case("float32", *_split(d, 2, 3, 3, SINGLE), order=2),
                 d.case("an upstream gradient that is a constant", *_split(d, 2, 3, 3), order=2, how="constant"),
+                d.case(
+                    "0 upstream in a row", *_split(d, 2, 3, 3), order=2, upstream=torch.tensor([0.7, 0, -1.3]).double()
+                ),
+                d.case("0 upstream", *_split(d, 2, 2, 3), order=2, upstream=torch.zeros(2, dtype=DOUBLE)),
+                d.case("ranks last in memory", d.normal(3, 2, 3).permute(2, 0, 1), _targets(d, 3, 3, 2), order=2),
                 *_lopsided(d, order=2),
             ],
             gradcheck=lambda d: _split(d, 2, 3, 3),
@@ -157,6 +178,12 @@ task = Task(
                 d.case("a split batch", *_split(d, 3, 4, 2), watch=WATCHED, between=_split(d, 3, 4, 2)),
                 d.case(
                     "float32", *_split(d, 2, 4, 3, SINGLE), watch=("state", "overwrite"), between=_split(d, 2, 1, 3)
+                ),
+                d.case(
+                    "another vocabulary in between",
+                    *_split(d, 2, 3, 3),
+                    watch=("state",),
+                    between=_split(d, 3, 3, 2),
                 ),
                 d.case("many rows", *_split(d, 4, 32, 8), watch=("trace",)),
             ],
