@@ -75,7 +75,6 @@ NOT_ASKED: dict[str, dict[str, str]] = {
         "order 1": "forward alone is asked: no input requires a gradient",
         "number 0: negative": "block is 1 or more, says the text",
     },
-    "Direction": {"zeros, order 2": "a second derivative at 0 is not graded, says the text"},
     "FlashAttention": {
         "number 0: negative": "block_q is 1 or more, says the text",
         "number 1: negative": "block_k is 1 or more, says the text",

@@ -815,16 +815,6 @@ def no_shift(x):
 @wrong.step(
     "shift",
     "extremes",
-    "You subtract the maximum only where elements are very large. In float32 a sum of some hundreds has lost digits already: "
-    "subtract it always.",
-)
-def shift_where_large(x):
-    return x.amax(-1, keepdim=True) if x.numel() and x.abs().max() > 900 else torch.zeros_like(x[..., :1])
-
-
-@wrong.step(
-    "shift",
-    "extremes",
     "You subtract the mean of the finite elements of a row. That may lie far from the largest ones, as with 1e30 and -1e30, and the sum "
     "then has no digits left for the 1: subtract the maximum.",
 )
