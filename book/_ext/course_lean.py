@@ -112,8 +112,10 @@ def write_lean_scripts(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.name != "html":
         return
     for name in SCRIPTS:
-        text = Path(app.srcdir, "book", "_static", name).read_text(encoding="utf-8")
-        Path(app.outdir, "_static", name).write_text(COMMENT.sub("", text), encoding="utf-8")
+        source = Path(app.srcdir, "book", "_static", name)
+        if source.is_file():
+            text = source.read_text(encoding="utf-8")
+            Path(app.outdir, "_static", name).write_text(COMMENT.sub("", text), encoding="utf-8")
 
 
 def read_look(app: Sphinx, config: Config) -> None:
