@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from course_look import LABEL
 from course_source import RUN
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -32,7 +33,6 @@ DONE = (
     ("the check passes", "every check holds"),
 )
 FIRST, BUMP, BUMPED = "book/intro", "class Bump(", "misconception:Bump"
-LABEL = "Wrong version: runs, and is wrong"
 WRONG = "        # wrong: the slope is -2 * x * y\n        return g * (-2 * x)"
 MENDED = "        return g * (-2 * x) * torch.exp(-x * x)"
 CARD = re.compile(r"\A## (\w+)\n\n\*(.+?)\*\n")
@@ -197,10 +197,12 @@ def write_scripts(app: Sphinx, exception: Exception | None) -> None:
     if stamp.exists() and stamp.read_text() == now and all((folder / name).exists() for name in files):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("live.js", "live.css", SEAM):
-        target = folder / name if name != SEAM else folder.parent / "torch" / SEAM
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes((root / SOURCES / name).read_bytes())
+    for name in ("live.js", "live.css"):
+        (folder / name).write_bytes((root / SOURCES / name).read_bytes())
+    seam = folder.parent / "torch" / SEAM
+    if not seam.exists():  # else it may be the host's own
+        seam.parent.mkdir(exist_ok=True)
+        seam.write_bytes((root / SOURCES / SEAM).read_bytes())
     (folder / "python.js").write_text(page_python.bundle(), encoding="utf-8")
     coach = (root / "book/_page/coach.py").read_text(encoding="utf-8")
     (folder / "coach.js").write_text(f"window.liveCoach = {script_of(coach)};\n", encoding="utf-8")

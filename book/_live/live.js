@@ -263,8 +263,10 @@ window.live = (() => {
     const node = element("div", { class: "live-cell" }, edit.node, bar, out);
 
     function halt() {
-      runtime?.stop();
-      prepared = false;
+      if (running.runs) {
+        runtime.stop(); // what waits for another cell leaves that one alone
+        prepared = false;
+      }
       running = null;
       runs.textContent = "Run";
       out.replaceChildren(element("p", {}, "Stopped."));
@@ -291,6 +293,8 @@ window.live = (() => {
       try {
         if (running !== own) return;
         await python(say);
+        if (running !== own) return;
+        own.runs = true;
         say("Running …");
         const { before, after } = await parts();
         const began = performance.now();
@@ -316,6 +320,7 @@ window.live = (() => {
         }
         if (shown.some((line) => HOLDS.test(line.textContent))) {
           passed = true;
+          if (!node.querySelector(".live-solution")) solution.textContent = "Show a solution";
           hold(name);
           held?.();
         }

@@ -44,8 +44,11 @@ window.pagePython = (() => {
 
   function stop() {
     if (!running) return;
-    running.worker.terminate();
+    const { worker: ended, waiting } = running;
     running = null;
+    ended.terminate();
+    const error = { type: "Stopped", message: "it was stopped", line: null };
+    for (const done of waiting.values()) done({ printed: "", cut: false, error, ms: 0, fresh: true }); // now, not at their limit
   }
 
   async function run(code, limit = LIMIT) {

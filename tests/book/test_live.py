@@ -254,6 +254,19 @@ def test_a_cell_waits_for_another_and_its_clock_starts_then(alone: Callable[...,
     expect(second.locator(".live-out")).to_contain_text("All 5 checks hold.", timeout=WAIT)
 
 
+def test_who_stops_waiting_stops_nobody_else(alone: Callable[..., Asking]) -> None:
+    page = alone().page
+    first, second = page.locator(".cell.tag_turn\\:numbers"), page.locator(RELU)
+    started(first)
+    started(second)
+    first.locator("textarea").fill("n = 0\nwhile n < 3_000_000:\n    n += 1\nprint('counted')")
+    first.locator(".live-run").click()
+    second.locator(".live-run").click()
+    second.locator(".live-run").click()  # it waited, and is stopped
+    expect(second.locator(".live-out")).to_have_text("Stopped.")
+    expect(first.locator(".live-printed")).to_have_text("counted", timeout=WAIT)
+
+
 def test_what_holds_keeps_its_mark_and_a_reset_can_be_undone(alone: Callable[..., Asking]) -> None:
     page = alone().page
     cell = page.locator(RELU)

@@ -264,6 +264,19 @@ def test_a_loop_without_end_is_stopped_after_five_seconds_and_a_new_runtime_goes
     assert run(page, "import torch\nprint(torch.ones(2))")["printed"] == "tensor([1., 1.])\n"
 
 
+def test_what_is_stopped_answers_at_once_and_not_at_its_limit(page: Page) -> None:
+    code = """async () => {
+        const answer = pagePython.run("while True:\\n    pass", 600000);
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        pagePython.stop();
+        const late = new Promise((resolve) => setTimeout(resolve, 60000, null));
+        return await Promise.race([answer, late]);
+    }"""
+    answer = page.evaluate(code)
+    assert answer["error"]["type"] == "Stopped" and answer["fresh"]
+    assert run(page, "print(1)")["printed"] == "1\n"
+
+
 @pytest.mark.parametrize(
     "bomb",
     ["a = []\nwhile True:\n    a.append([0.5] * 100000)", "a = 'x'\nwhile True:\n    a = a + a", "a = [0.0] * 10**9"],
