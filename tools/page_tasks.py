@@ -1,19 +1,17 @@
 """The tasks as data for the coach in a page: the graders' cases, the right records, what each known mistake does.
 
 ``python -m tools.page_tasks SET`` prints the tasks of a set that the page can judge, as JSON. The cases are the
-graders' own, drawn from the coach's seed, as code. A record is what `book/_page/coach.py` observes, which runs here
-under torch and in the page under the page's torch. What the page cannot ask (narrow dtypes, helpers, memory) is left
-out, and said there.
+graders' own, drawn from the coach's seed, as code. A record is what the graders' own observer sees; in the page the
+same observer runs (`tools.page_graders`). What the page cannot ask (narrow dtypes, helpers, memory) is left out, and
+said there.
 """
 
-import importlib.util
 import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -21,12 +19,12 @@ from torch import Tensor
 
 from graders.coach.session import SEED
 from graders.coach.source import written
-from graders.coach.trying import NEXT
-from graders.inside.records import Case
-from graders.judge.looks import ordinary, parameters
+from graders.inside.operation import local
+from graders.inside.records import Case, Failure, Record
 from graders.judge.script import literal
-from graders.judge.task import Check, Task
+from graders.judge.task import Check, Mistake, Task
 from graders.sets import load
+from tools.page_graders import LOOKS, named
 
 SETS = {  # of the chapters whose turns run in the page
     "book/01_relu": "relu",
@@ -44,22 +42,9 @@ TASKS = [  # what the page's torch is made for
 ]
 MOST = 40  # elements of a tensor that a case of the page has
 DTYPES = (torch.float64, torch.float32, torch.int64, torch.bool)
-LOOKS = {"second order": "second_order"}
-ELSEWHERE = ("code below", "ask the coach")  # what is said of the table that Jupyter shows
 UNSEEN = "float16 and bfloat16, what is kept in memory, and operations that the task forbids"
-EXACT, NEAR = 17, 10  # digits of the right numbers, and of a mistake's
-
-
-@cache
-def coach() -> Any:
-    """Return ``book/_page/coach.py`` as a module over torch."""
-    path = Path(__file__).parent.parent / "book" / "_page" / "coach.py"
-    spec = importlib.util.spec_from_file_location("page_coach", path)
-    assert spec and spec.loader  # it is a file of Python
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    vars(module)["GLOBAL"].update(torch=torch, inf=math.inf, nan=math.nan)
-    return module
+LETTERS = {torch.float64: "d", torch.float32: "f", torch.int64: "i", torch.bool: "b"}
+DIGITS = 12  # of the numbers of a mistake that are neither right nor as float32 holds them
 
 
 def code_of(value: object) -> str | None:
@@ -77,74 +62,108 @@ def code_of(value: object) -> str | None:
     return None if "as_strided" in text else text
 
 
-def case_of(case: Case) -> dict[str, Any] | None:
-    """Return a case as data; None for one that the page cannot ask."""
+def asked(case: Case) -> Case | None:
+    """Return a case as the page can ask it; None for one that it cannot."""
     if case.provide or case.within or case.how in ("backward", "conjugated") or isinstance(case.upstream, tuple):
         return None
-    codes = [code_of(a) for a in case.args]
-    upstream = None if case.upstream is None else code_of(case.upstream)
-    directions = None if case.directions is None else [code_of(d) for d in case.directions]
-    if None in codes or (upstream is None) != (case.upstream is None) or None in (directions or ()):
+    parts = (*case.args, *(case.between or ()), *(case.directions or ()))
+    if any(code_of(part) is None for part in parts) or (case.upstream is not None and code_of(case.upstream) is None):
         return None
-    return {
-        "name": case.name,
-        "args": codes,
-        "keywords": list(case.keywords),
-        "requires": list(case.requires_grad) or [False] * len(codes),
-        "upstream": upstream,
-        "directions": directions,
-        "watch": list(case.watch),
-        "shared": False,
-        "between": None if case.between is None else [code_of(a) for a in case.between],
-        "how": case.how,
-        "ordinary": ordinary(case),
-    }
+    return replace(case, watch=tuple(name for name in case.watch if name != "trace"), deny=())
 
 
-def rounded(value: object, digits: int) -> object:
-    """Return a record with so many digits of each number, and those that are not finite as JSON has no word for."""
-    if isinstance(value, list):
-        return [rounded(v, digits) for v in value]
-    if isinstance(value, dict):
-        return {key: rounded(v, digits) for key, v in value.items()}
-    if isinstance(value, float):
-        short = float(f"{value:.{digits}g}")
-        return short if math.isfinite(short) else str(value)
-    return value
-
-
-def looks_of(check: Check) -> list[str]:
-    """Return the names of what a check looks at, as far as the page can."""
-    names = [look.__name__ for look in check.looks]
-    return [name for name in names if name in coach().LOOKS]
-
-
-def check_of(task: Task, check: Check) -> dict[str, Any] | None:
-    """Return a check as data; None where the page can ask none of its cases."""
-    page = coach()
-    asked = task._expected(check, SEED)[0]
-    looks = looks_of(check)
-    cases = [one | {"shared": "untouched" in looks} for case in asked if (one := case_of(case))]
-    if not cases or not looks:
-        return None
-    right = [page.observe(task.reference, case) for case in cases]
-    for record in right:
-        record[page.OWN] = record[page.DIFFERENTIABLE]  # the reference is torch's
-    made: dict[str, Any] = {"name": check.name, "about": check.about, "cases": cases, "looks": looks, "right": right}
-    made |= {"known": {}, "by": {}}
-    for mistake in task.mistakes:
-        theirs = [page.observe(mistake.operation, case) for case in cases]
-        made["known"][mistake.name] = {
-            str(i): changed for i, record in enumerate(theirs) if (changed := _changes(right[i], record))
-        }
-        if found := page.find({"parameters": parameters(task.call)}, made, theirs, right):
-            made["by"][mistake.name] = found[0]
-    made["right"], made["known"] = rounded(right, EXACT), rounded(made["known"], NEAR)
+def case_of(case: Case) -> dict[str, Any]:
+    """Return a case as data: tensors as code."""
+    made: dict[str, Any] = {"name": case.name, "args": [code_of(a) for a in case.args]}
+    made |= {"keywords": case.keywords, "requires_grad": case.requires_grad, "watch": case.watch, "how": case.how}
+    made["upstream"] = None if case.upstream is None else code_of(case.upstream)
+    for name, values in (("directions", case.directions), ("between", case.between)):
+        made[name] = None if values is None else [code_of(value) for value in values]
     return made
 
 
-def _changes(right: list[Any], theirs: list[Any]) -> dict[str, Any]:
-    return {str(k): b for k, (a, b) in enumerate(zip(right, theirs, strict=True)) if repr(a) != repr(b)}
+def _number(value: float, digits: int | None) -> float | str:
+    """Return a number with so many digits, and as a word where JSON has none."""
+    if not math.isfinite(value):
+        return str(value)
+    short = value if digits is None else float(f"{value:.{digits}g}")
+    narrow = [torch.tensor(v, dtype=torch.float32).item() == v for v in (value, short)]
+    return value if any(narrow) else short  # whether float32 holds it tells mistakes apart
+
+
+def data_of_value(value: object, digits: int | None = None) -> Any:
+    """Return a part of a record as JSON has it: a tensor as dtype, shape and numbers."""
+    if isinstance(value, Tensor):
+        numbers = value.detach().reshape(-1).tolist()
+        floats = value.dtype.is_floating_point
+        return {"t": [LETTERS[value.dtype], list(value.shape), [_number(n, digits) if floats else n for n in numbers]]}
+    if isinstance(value, Failure):
+        message = value.message.strip().split("\n")[0].split(". ")[0][:300]  # as seam.first says
+        return {"f": [value.stage, value.kind, message]}
+    if isinstance(value, tuple):
+        return [data_of_value(v, digits) for v in value]
+    return value
+
+
+def record_of(record: Record) -> dict[str, Any]:
+    """Return a record as data: what is not as in one that saw nothing."""
+    empty, told = Record(), replace(record, drawn=0.0)
+    return {f.name: data_of_value(getattr(told, f.name)) for f in fields(Record) if _other(told, empty, f.name)}
+
+
+def _other(a: Record, b: Record, name: str) -> bool:
+    return bool(data_of_value(getattr(a, name)) != data_of_value(getattr(b, name)))
+
+
+def changes(record: Record, right: Record) -> dict[str, Any]:
+    """Return what of a mistake's record is otherwise than in the right one."""
+    told, right = replace(record, drawn=0.0), replace(right, drawn=0.0)
+    return {f.name: data_of_value(getattr(told, f.name), DIGITS) for f in fields(Record) if _other(told, right, f.name)}
+
+
+def page_task(task: Task) -> Task:
+    """Return a task with the checks, the cases and the looks that the page has."""
+
+    def cases(check: Check) -> list[Case]:
+        return [one for case in task._expected(check, SEED)[0] if (one := asked(case))]
+
+    def fixed(found: list[Case]) -> Callable[[object], list[Case]]:
+        return lambda draw: found
+
+    checks = []
+    for check in task.checks:
+        looks = tuple(look for look in check.looks if LOOKS.get(look.__name__) == look.__module__)
+        if looks and (found := cases(check)):
+            checks.append(replace(check, cases=fixed(found), looks=looks, gradcheck=None, outside=None))
+    return Task(task.name, task.call, task.reference, tuple(checks), None, task.mistakes)
+
+
+def check_of(task: Task, check: Check) -> dict[str, Any]:
+    """Return a check of a page's task as data."""
+    cases, right = task._expected(check, SEED)
+    return {
+        "name": check.name,
+        "about": check.about,
+        "why": check.why,
+        "cases": [case_of(case) for case in cases],
+        "looks": [[named(look.__module__), look.__name__] for look in check.looks],
+        "right": [record_of(record) for record in right],
+    }
+
+
+def mistake_of(task: Task, mistake: Mistake) -> dict[str, Any]:
+    """Return a mistake as data: by check, the look that finds fault with it, and its records' changes by case."""
+    known, index = {}, {}
+    for check in task.checks:
+        right = task._expected(check, SEED)[1]
+        theirs = local(mistake.operation).observe(task._expected(check, SEED)[0])
+        told = {str(i): found for i, (a, b) in enumerate(zip(theirs, right, strict=True)) if (found := changes(a, b))}
+        known[check.name] = told
+        look = task.loses_by(mistake, check, SEED)
+        index[check.name] = [look] if look else []
+    return {
+        "name": mistake.name, "caught_by": mistake.caught_by, "message": mistake.message, "known": known, "index": index
+    }  # fmt: skip
 
 
 def solution_of(task: Task) -> str:
@@ -155,14 +174,14 @@ def solution_of(task: Task) -> str:
 
 def data_of(task: Task) -> dict[str, Any]:
     """Return a task as the page's coach reads it."""
-    checks = [made for check in task.checks if (made := check_of(task, check))]
+    page = page_task(task)
+    seen = {check.name for check in page.checks}
     return {
         "name": task.name,
-        "parameters": parameters(task.call),
-        "checks": checks,
-        "mistakes": {m.name: {"caught_by": m.caught_by, "message": m.message} for m in task.mistakes},
-        "next": {LOOKS.get(look, look): said for look, said in NEXT.items() if not any(w in said for w in ELSEWHERE)},
-        "unseen": [[c.name, c.about] for c in task.checks if c.name not in {made["name"] for made in checks}],
+        "call": task.call,
+        "checks": [check_of(page, check) for check in page.checks],
+        "mistakes": [mistake_of(page, mistake) for mistake in page.mistakes],
+        "unseen": [[check.name, check.about] for check in task.checks if check.name not in seen],
         "left": UNSEEN,
         "solution": solution_of(task),
     }

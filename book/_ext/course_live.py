@@ -22,7 +22,14 @@ from sphinx.errors import ExtensionError
 FOLDER = "_static/live"
 SOURCES = "book/_live"
 SEAM = "page-torch.js"  # in _static/torch, to be replaced by who hosts the book
-MADE_OF = ("book/_page", "book/_live", "graders", "tools/page_tasks.py", "tools/page_python.py")  # the scripts
+MADE_OF = (
+    "book/_page",
+    "book/_live",
+    "graders",
+    "tools/page_tasks.py",
+    "tools/page_python.py",
+    "tools/page_graders.py",
+)  # the scripts
 BEGIN, END = '<div class="live-tasks">', '<i class="live-tasks-end"></i>'
 BOX = '<div class="live-task"'
 TASKS = re.compile(rf"{BEGIN}(.*?){END}\s*</div>", re.DOTALL)
@@ -44,10 +51,10 @@ def tools(app: Sphinx) -> Any:
     """Return the project's tools: what of a chapter a page can run, and the tasks as data."""
     sys.path.insert(0, str(app.srcdir))
     try:
-        from tools import page_cells, page_python, page_tasks
+        from tools import page_cells, page_graders, page_python, page_tasks
     finally:
         sys.path.pop(0)
-    return page_cells, page_python, page_tasks
+    return page_cells, page_python, page_tasks, page_graders
 
 
 def exercises(app: Sphinx, page: str) -> Path:
@@ -96,7 +103,7 @@ def add_tasks(app: Sphinx, page: str, source: list[str]) -> None:
 
 def mark_cells(app: Sphinx, doctree: nodes.document) -> None:
     """Give the cells that the page can run their class."""
-    page_cells, _, page_tasks = tools(app)
+    page_cells, _, page_tasks, _ = tools(app)
     page = app.env.docname
     if page not in page_tasks.SETS:
         return
@@ -109,7 +116,7 @@ def mark_cells(app: Sphinx, doctree: nodes.document) -> None:
 
 def take_out(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Move what only a reader who runs cells needs from a page into its script."""
-    page_cells, _, page_tasks = tools(app)
+    page_cells, _, page_tasks, _ = tools(app)
     if page == FIRST:
         write_page(app, page, {"set": "", "cells": {BUMPED: bump(app)}})
     if page not in page_tasks.SETS or not context.get("body"):
@@ -190,7 +197,7 @@ def write_scripts(app: Sphinx, exception: Exception | None) -> None:
     """After a build that went well, write the scripts that all pages share, where what they are made of has changed."""
     if exception is not None or app.builder.name != "html":
         return
-    _, page_python, page_tasks = tools(app)
+    _, page_python, page_tasks, page_graders = tools(app)
     root, folder, stamp = Path(app.srcdir), Path(app.outdir, FOLDER), Path(app.doctreedir, "live.sha256")
     now = state(root)
     files = ["live.js", "live.css", "python.js", "coach.js", *(f"tasks-{name}.js" for name in page_tasks.SETS.values())]
@@ -204,8 +211,7 @@ def write_scripts(app: Sphinx, exception: Exception | None) -> None:
         seam.parent.mkdir(exist_ok=True)
         seam.write_bytes((root / SOURCES / SEAM).read_bytes())
     (folder / "python.js").write_text(page_python.bundle(), encoding="utf-8")
-    coach = (root / "book/_page/coach.py").read_text(encoding="utf-8")
-    (folder / "coach.js").write_text(f"window.liveCoach = {script_of(coach)};\n", encoding="utf-8")
+    (folder / "coach.js").write_text(f"window.liveCoach = {script_of(page_graders.files())};\n", encoding="utf-8")
     for name in page_tasks.SETS.values():
         text = f"(window.liveTasks ??= {{}})[{json.dumps(name)}] = {script_of(page_tasks.exported(name))};\n"
         (folder / f"tasks-{name}.js").write_text(text, encoding="utf-8")

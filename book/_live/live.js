@@ -62,7 +62,7 @@ window.live = (() => {
     }
     if (!prepared) {
       await script("live/coach.js");
-      runtime.put("coach.py", window.liveCoach);
+      for (const [path, text] of Object.entries(window.liveCoach)) runtime.put(path, text);
       if (data.set) {
         await script(`live/tasks-${data.set}.js`);
         runtime.put("tasks.json", window.liveTasks[data.set]);

@@ -221,6 +221,12 @@ RETURNS = "return torch.where(x > 0, g, ctx.slope * g), None"
             "backward does not know negative_slope: keep it on ctx in setup_context",
             "gradient",
         ),
+        (
+            "pass",
+            RETURNS,
+            "More names stand on the left than the tuple on the right holds. ctx.saved_tensors",
+            "gradient",
+        ),
         (KEEPS, "raise NotImplementedError", "LeakyReLU's backward is not written yet.", "gradient"),
         (KEEPS, RETURNS, "", "gradient"),
     ],

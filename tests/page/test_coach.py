@@ -15,16 +15,19 @@ from typing import Any
 
 import nbformat
 import pytest
+import torch
 from playwright.sync_api import Page
 
+from graders.coach.find import Found
+from graders.coach.session import steps
 from graders.coach.source import written
 from graders.judge.task import Mistake, Task
 from tests.page.pasting import pasted, plain
-from tools import page_python, page_tasks
+from tools import page_graders, page_python, page_tasks
 from tools.page_cells import NOT_HERE, PageCell, page_cells
 
 ROOT = Path(__file__).parent.parent.parent
-COACH = (page_python.PAGE / "coach.py").read_text(encoding="utf-8")
+COACH = page_graders.files()
 SET_OF = {
     "ReLU": "relu", "Square": "relu", "LeakyReLU": "relu", "Tanh": "relu", "Arctan": "sigmoid", "Sigmoid": "sigmoid",
     "Cube": "sigmoid", "Step": "ste", "ScaleGradient": "ste", "Binarize": "ste", "GradientReversal": "ste",
@@ -70,7 +73,7 @@ def task_of(name: str) -> Task:
 
 def files(name: str, data: str | None = None) -> dict[str, str]:
     """What a page of a set has besides the runtime's own files."""
-    return {"coach.py": COACH, "tasks.json": exported(name) if data is None else data}
+    return COACH | {"tasks.json": exported(name) if data is None else data}
 
 
 START = "import coach, json\nif not coach.TASKS:\n    coach.load(open('/tasks.json').read())\n"
@@ -184,14 +187,14 @@ def test_a_changed_record_is_seen(opened: Callable[..., Page]) -> None:
     mistake = next(m for m in task.mistakes if m.name == "no_guard")
 
     def change_right(data: dict[str, Any]) -> None:
-        record = next(r for r in data["checks"][0]["right"] if r[2] and r[2][2] and isinstance(r[2][2][0], float))
-        record[2][2][0] += 0.5
+        told = [record["outputs"][0]["t"] for record in data["checks"][0]["right"]]
+        next(numbers for _, _, numbers in told if numbers and isinstance(numbers[0], float))[0] += 0.5
 
     def change_mistake(data: dict[str, Any]) -> None:
-        for check in data["checks"]:
-            for records in check["known"].values():
+        for mistake in data["mistakes"]:
+            for records in mistake["known"].values():
                 for fields in records.values():
-                    fields["1"] = "a list"
+                    fields["kind"] = "a list"
 
     page = opened(page_python.bundle(files("logsumexp", altered(change_right, name))))
     said = heard(page, name, right)
@@ -200,6 +203,49 @@ def test_a_changed_record_is_seen(opened: Callable[..., Page]) -> None:
     said = heard(page, name, pasted(task, mistake))
     assert not isinstance(said, str) and mistake.message not in [sentence for _, _, _, sentence, *_ in said]
     assert {state for _, _, state, *_ in said} & {"not yet"}
+
+
+UNKNOWN = {  # answers that make no known mistake: what to put for what in the right one
+    "a shift": ("return x * x", "return x * x + 0.1"),
+    "a name that backward has not": ("return g * 2 * x", "return g * 2 * inputs"),
+    "a shape": ("return x * x", "return (x * x).reshape(-1)[:1]"),
+    "a gradient too far": ("return g * 2 * x", "return g * 2 * x + 0.3 * x * x"),
+    "nan": ("return g * 2 * x", "return g * 2 * x * x / x"),
+    "nothing saved": ("ctx.save_for_backward(*inputs)", "pass"),
+    "no tensor": ("return x * x", "pass"),
+    "an attribute": ("return x * x", "return x.numbers * x"),
+    "both in place": ("return g * 2 * x", "return x.mul_(2).mul_(g)"),
+}
+SQUARE = """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * x
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 2 * x
+answer = Square.apply
+"""
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_has_no_name_hears_what_it_hears_in_jupyter(pages: Pages, name: str) -> None:
+    old, new = UNKNOWN[name]
+    assert old in SQUARE
+    code = SQUARE.replace(old, new)
+    names: dict[str, Any] = {"torch": torch}
+    exec(code, names)  # noqa: S102 (the code above)
+    task, page = task_of("Square"), heard(pages.of("relu"), "Square", f"import torch\n{code}")
+    assert not isinstance(page, str), page
+    jupyter = list(steps(Found("relu", task), names["Square"]))
+    assert [state for _, _, state, *_ in page] == [step.state for step in jupyter]
+    for (_, _, state, sentence, *_), step in zip(page, jupyter, strict=True):
+        if state != "holds":
+            assert sentence.startswith(step.message), (sentence, step.message)
 
 
 # ---------------------------------------------------------------------------------------------- the cells of the chapters

@@ -169,7 +169,7 @@ def _where(condition, input=None, other=None):
 function("where", _where)
 method("where", lambda t, condition, other: ops.where(condition, t, other))
 both("masked_fill", lambda input, mask, value: ops.masked_fill(input, mask, value))
-method("masked_fill_", lambda t, mask, value: ops.in_place(t, lambda o: ops.masked_fill(o, mask, value), value))
+method("masked_fill_", ops.masked_fill_in_place)
 
 
 # --- matrices
@@ -482,6 +482,8 @@ def _operator(name, f):
     def g(a, b):
         if name in ("__mul__", "__rmul__") and isinstance(b, (tuple, list)) and a.dtype.is_floating_point:
             fail(TypeError, "only integer tensors of a single element can be converted to an index")  # by tuple * n
+        if b is None and name in ("__eq__", "__ne__"):
+            return name == "__ne__"
         if not isinstance(b, (Tensor, bool, int, float)):
             refuse("Tensor." + name + " with a " + type(b).__name__)
         return f(a, b)

@@ -1611,6 +1611,22 @@ def in_place(t, result_of, *others, alike=False):
     return t
 
 
+def masked_fill_in_place(t, mask, value):
+    """Write value into t where the mask holds; several elements may share a place, if no gradient is wanted."""
+    shared = 0 in t._st and count(t._shape) > 1
+    if not shared or (Mode.enabled and (t.requires_grad or (isinstance(value, Tensor) and value.requires_grad))):
+        return in_place(t, lambda o: masked_fill(o, mask, value), value)
+    old = object.__new__(Tensor)._fill(t._s, t._shape, t._st, t._o, t.dtype)._copy()
+    values = masked_fill(old, mask, value)
+    if values._shape != t._shape:
+        refuse("masked_fill_ of an expanded tensor by a larger mask")
+    there = spread(mask, t._shape, bool_)
+    now = old._flat()
+    put = {at: v for at, v, m in zip(t._places(), values._flat(), there) if m}
+    t._write([put.get(at, v) for at, v in zip(t._places(), now)])
+    return t
+
+
 def fill_value(t, value, name="FillBackward2"):
     """Return a tensor like t, all value."""
     if isinstance(value, Tensor):
