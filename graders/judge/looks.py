@@ -240,9 +240,10 @@ def runs(call: str, case: Case, yours: Record, expected: Record) -> Finding | No
         return None
     if yours.denied:  # it may have been raised for that
         return allowed(call, case, yours, expected)
-    if failure.kind == "NotImplementedError" and not failure.message:  # torch raises it too, and says why
+    unwritten = not failure.message or failure.message.startswith("your turn")  # torch raises it too, and says why
+    if failure.kind == "NotImplementedError" and unwritten:
         name = call.split(".")[0].split("(")[0]
-        part = "'s backward" if failure.stage == "backward" and ".apply(" in call else ""
+        part = f"'s {failure.stage}" if failure.stage in ("setup_context", "backward") and ".apply(" in call else ""
         return Finding("runs", f"{name}{part} is not written yet.")
     first = failure.message.strip().split("\n")[0][:300].rstrip(".")
     raised = f"{failure.kind}{first and ': '}{first}"

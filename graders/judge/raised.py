@@ -283,8 +283,8 @@ MEANINGS: tuple[tuple[re.Pattern[str], Say, str], ...] = (
     (
         re.compile(r"not enough values to unpack \("),
         _always(
-            "More names stand on the left than the tuple on the right holds. ctx.saved_tensors has what the last call of "
-            "ctx.save_for_backward got, and nothing where there was no call: save all that backward needs in one."
+            "More names stand on the left than the tuple on the right holds. ctx.saved_tensors has what the last call "
+            "of ctx.save_for_backward got, and nothing where there was no call: save all that backward needs in one."
         ),
         "save_for_backward was called twice, or not at all",
     ),

@@ -10,7 +10,7 @@ from graders.sets import module
 from tests.book import page_checks
 from tests.book.book_build import ROOT, Build, read
 from tests.book.page_checks import NARROW, WIDE, Watched
-from tools import page_tasks
+from tools import page_graders, page_tasks
 
 CHAPTERS = list(page_tasks.SETS)
 RELU = ".cell.tag_turn\\:relu"
@@ -113,11 +113,11 @@ def test_a_turn_is_written_and_its_mistake_named(
     page = alone(size=size, scheme=scheme).page
     cell = page.locator(RELU)
     said = started(cell).inner_text()
-    assert "✗ gradient: Your backward is not written yet: your turn: one line." in said
+    assert "✗ gradient: ReLU's backward is not written yet." in said
     assert cell.locator("textarea").evaluate("(a) => a.value.slice(a.selectionStart, a.selectionEnd)").strip() == BLANK
     said = run(cell, BLANK, "return (x > 0).to(g.dtype)")
     assert "✗ gradient: Your gradient is the mask, 0 or 1: the upstream gradient is missing." in said
-    assert "… second order: Judged once gradient passes." in said
+    assert "… second order: Judged once the gradient is right." in said
     said = run(cell, "return (x > 0).to(g.dtype)", "return torch.where(x > 0, g, 0)")
     assert "All 5 checks hold." in said and "Not checked in the page: float16" in said
     assert "on the page's own small torch" in said
@@ -311,7 +311,7 @@ def test_a_set_is_done_in_the_page(alone: Callable[..., Asking]) -> None:
     assert [task.get_attribute("data-task") for task in tasks.all()] == ["Square", "LeakyReLU", "Tanh"]
     square = tasks.first
     square.locator(".live-run").click()
-    assert "✗ value: Your forward is not written yet." in answered(square).inner_text()
+    assert "✗ value: Square is not written yet." in answered(square).inner_text()
     assert square.locator("summary", has_text="Hint").count() == 3
     square.get_by_role("button", name="Show a solution").click()
     assert square.locator(".live-solution").count() == 0
@@ -330,9 +330,9 @@ def test_an_error_in_setup_context_is_not_forward_s_and_prints_are_not_repeated(
     cell = alone().page.locator(RELU)
     started(cell)
     said = run(cell, "ctx.save_for_backward(x)", "raise NotImplementedError()")
-    assert "✗ value: Your setup_context is not written yet." in said
+    assert "✗ value: ReLU's setup_context is not written yet." in said
     said = run(cell, "raise NotImplementedError()", "print(x)\n        ctx.save_for_backward(nothing)")
-    assert "✗ value: The setup_context raised NameError: name 'nothing' is not defined." in said
+    assert "✗ value: setup_context does not know nothing: forward's variables are forward's own." in said
     assert "tensor(" not in said
 
 
@@ -376,7 +376,8 @@ def test_a_host_s_own_torch_runs_the_same_cells(visit: Callable[..., Watched]) -
     cell = page.locator(RELU)
     said = started(cell).inner_text()
     assert "it ran" in said and "on a stand-in for torch." in said
-    assert page.evaluate("pageTorch.started && Object.keys(pageTorch.files).sort()") == ["coach.py", "tasks.json"]
+    put = page.evaluate("pageTorch.started && Object.keys(pageTorch.files).sort()")
+    assert put == [*sorted(page_graders.files()), "tasks.json"]
     assert page.evaluate("pageTorch.ran.at(-1)") == "coach(ReLU)"
     assert page.evaluate("window.pagePython") is None
 

@@ -238,7 +238,7 @@ def test_what_has_no_name_hears_what_it_hears_in_jupyter(pages: Pages, name: str
     assert old in SQUARE
     code = SQUARE.replace(old, new)
     names: dict[str, Any] = {"torch": torch}
-    exec(code, names)  # noqa: S102 (the code above)
+    exec(code, names)
     task, page = task_of("Square"), heard(pages.of("relu"), "Square", f"import torch\n{code}")
     assert not isinstance(page, str), page
     jupyter = list(steps(Found("relu", task), names["Square"]))
