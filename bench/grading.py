@@ -50,6 +50,7 @@ SETS = ("01_relu", "06_linear", "10_flash_attention")
 TRACEBACK = "it calls itself without end, and stock takes half a minute to write the traceback"
 LEFT_OUT = {("goran", "10_flash_attention"): TRACEBACK}
 EXPLAINED: dict[tuple[str, str, str], str] = {}  # (sample student, set, grade cell): what the manual says of it
+CLASSES = (30, 100, 300)  # for whose size the CPU seconds of a set are compared
 GRADEBOOK = "gradebook.db"
 ACCOUNTS = Path("/sys/fs/cgroup/cpuacct")
 IN_GROUP = 'echo $$ >"$0/cgroup.procs" && exec "$@"'  # a shell that moves itself, and becomes the command
@@ -65,7 +66,7 @@ class BenchError(Exception):
 class Timed:
     """One command: which, on how many submissions of a set, and how long it took. Stock has no workers (0).
 
-    `first`: the seconds of our command on one submission, right after; all above that is what more submissions take.
+    `first`, `first_cpu`: the seconds of our command on one submission, right after; all above that is what more take.
     """
 
     assignment: str
@@ -76,6 +77,7 @@ class Timed:
     seconds: float
     cpu: float = 0.0  # 0: not counted
     first: float = 0.0
+    first_cpu: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -211,10 +213,10 @@ class Bench:
             who = "ours" if workers else "stock"
             ungraded = sorted(missing | {student for (student, _), score in found.items() if score is None})
             raise BenchError(f"{who} left {', '.join(ungraded)} without a score in {assignment}")
-        first, names = 0.0, list(self.classes[assignment])
+        first, first_cpu, names = 0.0, 0.0, list(self.classes[assignment])
         if workers and len(names) > 1:
-            first, _ = self.seconds(course, self.command(assignment, workers, names[0]))
-        return Timed(assignment, len(names), workers, turn, load, seconds, cpu, first), found
+            first, first_cpu = self.seconds(course, self.command(assignment, workers, names[0]))
+        return Timed(assignment, len(names), workers, turn, load, seconds, cpu, first, first_cpu), found
 
     def where(self, assignment: str, count: int) -> tuple[Counter[str], Counter[str]]:
         """Seconds by phase, of stock a submission of `count`, of ours (1 worker) a submission of all.
@@ -321,6 +323,34 @@ def further(seen: Sequence[Timed], workers: int, assignment: str | None = None) 
     return max(0.0, sum(t.seconds - t.first for t in chosen)) / more if more else 0.0
 
 
+def in_a_class(seen: Sequence[Timed], workers: int, assignment: str | None, students: int) -> float:
+    """How many times fewer CPU seconds ours takes for a set in a class of so many, by what one more takes of each.
+
+    Of several sets, the mean one. 0: not measured.
+    """
+    pairs = [
+        (stock, ours)
+        for stock, ours in pairwise(seen)
+        if ours.workers == workers and assignment in (None, ours.assignment) and ours.first_cpu and stock.cpu
+    ]
+    theirs = sum(students * stock.cpu / stock.submissions for stock, _ in pairs)
+    own = sum(
+        ours.first_cpu + (students - 1) * (ours.cpu - ours.first_cpu) / (ours.submissions - 1) for _, ours in pairs
+    )
+    return theirs / own if own else 0.0
+
+
+def larger(seen: Sequence[Timed], workers: int, sets: Sequence[str]) -> list[str]:
+    """A line for each of `CLASSES`: the ratio of CPU seconds there."""
+    lines = []
+    for students in CLASSES:
+        told = [(name or "in all", in_a_class(seen, workers, name, students)) for name in [*sets, None]]
+        if all(ratio for _, ratio in told):
+            each = ", ".join(f"{ratio:.1f} ({name})" for name, ratio in told)
+            lines.append(f"CPU, stock to ours, in a class of {students}, by what one more submission takes: {each}.")
+    return lines
+
+
 def table(seen: Sequence[Timed], cores: int) -> str:
     """A line for each set and number of workers: seconds of both, the ratio, and what more workers bring.
 
@@ -348,6 +378,7 @@ def table(seen: Sequence[Timed], cores: int) -> str:
                     line += f"  {alone / each:.2f}"
                     line += f" ({alone / each / workers:.0%} of linear)" if workers <= cores else ""
             lines.append(line)
+    lines += larger(seen, counts[-1], sets) if counted else []
     spread = [t.seconds for t in seen if not t.workers and t.assignment == sets[0]]
     if len(spread) > 1:
         off = (max(spread) - min(spread)) / statistics.median(spread)

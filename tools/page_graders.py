@@ -109,7 +109,7 @@ class _Plain(ast.NodeTransformer):
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
             node.body = node.body[1:] or [ast.Pass()]
         self.generic_visit(node)
-        return node  # type: ignore[no-any-return] # a node
+        return node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
@@ -229,7 +229,7 @@ def _made(node: ast.ClassDef) -> list[ast.stmt]:
 def _plain(node: ast.stmt) -> ast.stmt:
     """Return a definition as MicroPython reads it."""
     copy = ast.parse(ast.unparse(node)).body[0]
-    return ast.fix_missing_locations(_Plain().visit(copy))  # type: ignore[no-any-return] # a statement
+    return ast.fix_missing_locations(_Plain().visit(copy))
 
 
 def _used(node: ast.AST) -> Iterator[str]:

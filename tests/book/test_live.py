@@ -259,7 +259,7 @@ def test_who_stops_waiting_stops_nobody_else(alone: Callable[..., Asking]) -> No
     first, second = page.locator(".cell.tag_turn\\:numbers"), page.locator(RELU)
     started(first)
     started(second)
-    first.locator("textarea").fill("n = 0\nwhile n < 3_000_000:\n    n += 1\nprint('counted')")
+    first.locator("textarea").fill("n = 0\nwhile n < 1_000_000:\n    n += 1\nprint('counted')")
     first.locator(".live-run").click()
     second.locator(".live-run").click()
     second.locator(".live-run").click()  # it waited, and is stopped

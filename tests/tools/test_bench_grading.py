@@ -245,3 +245,14 @@ def test_wrong_commands() -> None:
     with pytest.raises(SystemExit) as stop:
         bench.main(["--copies", "none"])
     assert stop.value.code == 2
+
+
+def test_a_larger_class_is_reckoned_by_what_one_more_takes() -> None:
+    stock = Timed("a", 20, 0, 0, 0.0, 80.0, cpu=80.0)
+    ours = Timed("a", 20, 2, 0, 0.0, 10.0, cpu=14.5, first=5.0, first_cpu=5.0)  # half a second each
+    assert bench.in_a_class([stock, ours], 2, "a", 20) == pytest.approx(80 / 14.5)
+    assert bench.in_a_class([stock, ours], 2, None, 300) == pytest.approx(1200 / (5 + 299 * 0.5))
+    assert bench.in_a_class([stock, replace(ours, first_cpu=0.0)], 2, "a", 300) == 0
+    assert "in a class of 300, by what one more submission takes: 7.8 (a), 7.8 (in all)." in bench.table(
+        [stock, ours], 2
+    )
