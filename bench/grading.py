@@ -343,11 +343,11 @@ def in_a_class(seen: Sequence[Timed], workers: int, assignment: str | None, stud
 def larger(seen: Sequence[Timed], workers: int, sets: Sequence[str]) -> list[str]:
     """A line for each of `CLASSES`: the ratio of CPU seconds there."""
     lines = []
-    for students in CLASSES:
-        told = [(name or "in all", in_a_class(seen, workers, name, students)) for name in [*sets, None]]
+    for size in CLASSES:
+        told = [(name or "in all", in_a_class(seen, workers, name, size)) for name in [*sets, None]]
         if all(ratio for _, ratio in told):
             each = ", ".join(f"{ratio:.1f} ({name})" for name, ratio in told)
-            lines.append(f"CPU, stock to ours, in a class of {students}, by what one more submission takes: {each}.")
+            lines.append(f"CPU, stock to ours, in a class of {size}, by what one more submission takes: {each}.")
     return lines
 
 
