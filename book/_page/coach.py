@@ -174,11 +174,12 @@ def judge(task, apply):
         earlier.append(step)
         following = "" if "ask the coach" in step.next else step.next  # Run does
         shown = [name + ": " + verdict.evidence[name] for name in ("yours", "expected") if name in verdict.evidence]
-        if step.state != session.FAILS or verdict.mistake or not shown:
-            said.append((check.name, check.about, step.state, step.message, following, verdict.mistake))
-        else:
-            message = step.message + " " + _upper(", ".join(shown)) + "."
-            said.append((check.name, check.about, step.state, message, following, verdict.mistake))
+        message = step.message
+        if step.state == session.FAILS and not verdict.mistake and shown:
+            numbers = _upper(", ".join(shown)) + "."
+            why = " " + check.why if message.endswith(" " + check.why) else ""
+            message = message[: len(message) - len(why)] + " " + numbers + why
+        said.append((check.name, check.about, step.state, message, following, verdict.mistake))
     return said
 
 

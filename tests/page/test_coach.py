@@ -243,9 +243,12 @@ def test_what_has_no_name_hears_what_it_hears_in_jupyter(pages: Pages, name: str
     assert not isinstance(page, str), page
     jupyter = list(steps(Found("relu", task), names["Square"]))
     assert [state for _, _, state, *_ in page] == [step.state for step in jupyter]
-    for (_, _, state, sentence, *_), step in zip(page, jupyter, strict=True):
+    for (check, _, state, sentence, *_), step in zip(page, jupyter, strict=True):
         if state != "holds":
-            assert sentence.startswith(step.message), (sentence, step.message)
+            evidence = step.verdict.evidence if state == "not yet" else {}
+            shown = [f"{part}: {evidence[part]}" for part in ("yours", "expected") if part in evidence]
+            numbers = f" Y{', '.join(shown)[1:]}." if shown else ""
+            assert numbers in sentence and sentence.replace(numbers, "", 1) == step.message, (check, sentence)
 
 
 # ---------------------------------------------------------------------------------------------- the cells of the chapters
