@@ -392,7 +392,7 @@ def numbers_gpytorch(folder: str) -> dict[str, object]:
     return {
         "RBFCovariance, second derivative": second(lambda x: rbf(a, b, x, squared), length),
         "the same of torch's operations": second(lambda x: (-squared(a, b) / (2 * x * x)).exp(), length),
-        "LogNormalCDF at -2, second derivative": second(cdf, t(-2)),
+        "LogNormalCDF at -2, second derivative of its square": second(cdf, t(-2)),
         "the same of log_ndtr": second(torch.special.log_ndtr, t(-2)),
         "LogNormalCDF, largest error": gap.max().item(),
         "LogNormalCDF, where": z[gap.argmax()].item(),
@@ -424,7 +424,7 @@ def numbers_pytorch_tabnet(folder: str) -> dict[str, object]:
     found = {}
     for shape in ((2, 3), (2, 1, 3)):
         x = t(-2, 0, 0.5, 0.1, 2, -0.4).detach().reshape(shape).requires_grad_()
-        found[f"gradient of the squares of entmax issue 13, shape {shape}"] = slope(lambda x: f(x * 1, -1).square(), x)
+        found[f"gradient of the sum of squared outputs, shape {shape}"] = slope(lambda x: f(x * 1, -1).square(), x)
     x = t(1, 3, 2)
     f(x, -1)
     return found | {"[1, 3, 2] after a call": x.tolist()}

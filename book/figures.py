@@ -1020,50 +1020,30 @@ def memory_gaps():
     ax.set_axis_off()
 
 
-def wild_matrix(seen):
-    """Draw which check sees which bug.
-
-    Args:
-        seen: by bug, in the page's order, a string with an X for each check that sees it.
-    """
-    bugs = "strides of g", "root of the output", "derivative saved", "no setup_context", "input overwritten"
-    checks = "gradcheck", "gradgradcheck", "cat after it", "torch.func", "input before, after", "output written to"
-    ax = canvas(height=4.4)[1][0]
-    for column, check in enumerate(checks):
-        ax.text(column + 0.4, -0.6, check, ha="left", va="bottom", rotation=40, size=10.5)
-    for row, (bug, marks) in enumerate(zip([*bugs, "output kept on ctx"], seen, strict=True)):
-        ax.text(-0.1, row, bug, ha="right", va="center", size=10.5)
-        for column, mark in enumerate(marks):
-            look = {"fc": GREEN + "30", "ec": GREEN, "lw": 1.5} if mark == "X" else {"fc": "none", "ec": INK, "lw": 0.5}
-            ax.add_patch(plt.Rectangle((column + 0.04, row - 0.42), 0.92, 0.84, **look))
-            ax.text(column + 0.5, row, "sees it" if mark == "X" else "–", ha="center", va="center", size=10)
-    ax.set(xlim=(-2.5, len(checks) + 1.1), ylim=(len(seen) - 0.4, -2.3))
-    ax.set_axis_off()
-
-
 def wild_packages(rows):
     """Draw the Functions of each package, and how many of them failed which item of the checklist.
 
     Args:
-        rows: of each Function its package, and the items that it failed.
+        rows: of each Function its package, its name, and the items that it failed.
     """
-    items, packages = [], {}
+    packages = {}
     for row in rows:
-        packages.setdefault(row["package"], []).append(row["failed"])
-        items += row["failed"]
+        name = row["function"].partition(",")[0]  # a Function may have two rows
+        packages.setdefault(row["package"], {}).setdefault(name, {}).update(row["failed"])
+    items = [item for functions in packages.values() for failed in functions.values() for item in failed]
     items = sorted(dict.fromkeys(items), key=items.count, reverse=True)
     ax, style = canvas(height=6.6)[1][0], {"va": "center", "size": 10.5}
     for column, item in enumerate(items):
         ax.text(column + 4.9, -0.7, item, ha="left", va="bottom", rotation=55, size=10.5)
     ax.text(2, -0.8, "Functions", ha="center", va="bottom", size=10.5)
-    for line, (package, failed) in enumerate(packages.items()):
+    for line, (package, functions) in enumerate(packages.items()):
         ax.text(-0.2, line, package, ha="right", **style)
-        for place, names in enumerate(failed):
-            mark, color = ("✗", RED) if names else ("✓", GREEN)
+        for place, names in enumerate(functions.values()):
+            mark, color = ("✗", INK) if names else ("✓", GREEN)
             ax.text(place + 0.5, line, mark, ha="center", color=color, **style)
         for column, item in enumerate(items):
-            count = sum(item in names for names in failed)
-            look = {"fc": RED + "38", "ec": RED, "lw": 1.2} if count else {"fc": "none", "ec": INK, "lw": 0.3}
+            count = sum(item in names for names in functions.values())
+            look = {"fc": INK + "18", "ec": INK, "lw": 1.2} if count else {"fc": "none", "ec": INK, "lw": 0.3}
             ax.add_patch(plt.Rectangle((column + 4.55, line - 0.42), 0.9, 0.84, **look))
             ax.text(column + 5, line, count or "", ha="center", **style)
     ax.set(xlim=(-4.6, len(items) + 6.4), ylim=(len(packages) - 0.4, -4.2))

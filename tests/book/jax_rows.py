@@ -101,6 +101,16 @@ def two_forwards() -> None:
         f = custom(lambda a, value=value: (value, None), lambda _, g: (seen.append(g), A)[1:], lambda a: 3 * a)
         assert same(f(A), 3 * A) and same(jax.grad(total(f))(A), A)
     assert seen[0].shape == (3, 4) and seen[1].dtype == "float32"
+    called.clear()
+    scanned = lambda f: lambda a: lax.scan(lambda _, row: (None, f(row)), None, a[None])[1]
+    for inside in (jax.jit, jax.checkpoint, scanned):
+        for value in (jnp.ones((3, 4)), A.astype("float32")):
+            f = custom(lambda a, value=value: (value, None), lambda _, g: (A,), lambda a: 3 * a)
+            assert "fwd rule" in raises(TypeError, jax.grad(total(inside(f))), A)
+        f = custom(lambda a: (note("fwd", 2 * a), None), lambda _, g: (2 * g,), lambda a: note("f", 3 * a))
+        assert same(jax.value_and_grad(total(inside(f)))(A)[0], 6), "of the values nobody says a word"
+        assert {*called} == {"f", "fwd"}
+        called.clear()
 
 
 def residuals() -> None:
@@ -325,6 +335,14 @@ def checkpoints() -> None:
     assert same(grad(y, z)[0], jax.grad(two)(jnp.ones(3))) and torch.ops.aten.mv.default in products
 
 
+def compiled() -> None:
+    look = lambda a: a if a.sum() > 0 else 0 * a
+    raises("TracerBoolConversionError", jax.jit(look), A)
+    assert same(torch.compile(look, backend="eager")(leaves()[0]), A)
+    torch.compiler.reset()  # else the graphs just made serve
+    raises("Unsupported", torch.compile(look, backend="eager", fullgraph=True), leaves()[0])
+
+
 def second_order() -> None:
     x, _ = leaves()  # a first derivative that is wrong on purpose, 5 x^2, says whose derivative the second is
     backward = lambda ctx, g: 5 * ctx.saved_tensors[0] ** 2 * g
@@ -370,6 +388,9 @@ def second_checks() -> None:
 def dtypes() -> None:
     with jax.enable_x64(False), warnings.catch_warnings(action="error"):  # it says nothing
         assert jnp.array(np.ones(2)).dtype == "float32"
+        assert "float64" in raises(UserWarning, partial(jnp.asarray, dtype=np.float64), np.ones(2))
+        with jax.enable_x64(True):
+            assert jnp.array(np.ones(2)).dtype == "float64"
     assert jnp.array(np.ones(2)).dtype == "float64"
     assert torch.from_numpy(np.ones(2)).dtype is torch.float64
 
@@ -419,7 +440,7 @@ def solvers() -> None:
 
 
 ROWS = {
-    "`forward`": two_forwards,
+    "`forward`, `setup_context`": two_forwards,
     "`ctx.save_for_backward`": residuals,
     "`backward(ctx, g)`": a_tuple,
     "`None` for a tensor": none_for_a_tensor,
@@ -432,6 +453,7 @@ ROWS = {
     "a tensor from outside": from_outside,
     "`x.detach()`": stop,
     "`checkpoint(f, x)`": checkpoints,
+    "`torch.compile(f)`": compiled,
     "`create_graph=True`": second_order,
     "`gradcheck`": checks,
     "`gradgradcheck`": second_checks,
@@ -495,8 +517,10 @@ def two_ways_to_ask() -> None:
     f = lambda a, b: (a * b).sum()
     assert same(jax.grad(f)(A, B), B)
     assert "scalar" in raises(TypeError, jax.grad(lambda a: 2 * a), A)
-    square = lambda a: a**2
-    assert same(jax.jacfwd(square)(A), np.diag([2, 4])) and same(jax.hessian(total(square))(A), np.diag([2, 2]))
+    square, x = lambda a: a**2, leaves()[0].detach()
+    for ours, value in ((jax, A), (torch.func, x)):
+        assert same(ours.grad(total(square))(value), [2, 4]) and same(ours.jacfwd(square)(value), np.diag([2, 4]))
+        assert same(ours.hessian(total(square))(value), np.diag([2, 2]))
 
 
 def stand_ins() -> None:

@@ -113,7 +113,7 @@ RIGHT = {  # by page and turn: what the cell that asks prints where the line is 
         "pack": "yours: 1000\ntanh: gradient off by 0.0042",
     },
     "i_wild": {
-        "mend": "after_cat, as plain: True\nafter_transpose, as plain: True",
+        "mend": "after_cat, as plain: True\nafter_transpose, as plain: True\nafter_sum, as plain: True",
         "cat": "right version passes: True\nwrong version passes: False",
         "item": "finds it: True",
         "stable": "as in float64: True",
