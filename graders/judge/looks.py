@@ -477,7 +477,7 @@ def precise(call: str, case: Case, yours: Record, expected: Record) -> Finding |
                     f"In {wide} your {what} has the digits of {half} only: most likely {how}, or a tensor "
                     "made without dtype=, narrows it on the way."
                 )
-                if _finer(mine, right):
+                if _finer(mine, right) and not same(mine.to(WIDE[right.dtype]).to(right.dtype), mine):
                     text = (
                         f"In {wide} your {what} is a little off, mostly by less than {half} makes it. A loop that ends "
                         "too early does that, an epsilon, a constant with few digits, or a small part that is narrower."
