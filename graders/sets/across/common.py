@@ -1,5 +1,6 @@
-"""What the tasks of the appendix Across machines share. In both the first dimension is the rank."""
+"""What the tasks of the appendix Across machines share; most of it is GatherRows's. The first dimension is the rank."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -11,8 +12,6 @@ from graders.judge import looks as look
 from graders.judge.looks import Finding
 from graders.judge.task import DOUBLE
 
-GRADIENT = aspects.GRADIENT
-BOTH = (*aspects.VALUE, *GRADIENT[4:])
 INF, NAN = float("inf"), float("nan")
 CONSTANT_UPSTREAM = (
     "You look whether the upstream gradient requires a gradient, and else compute without a graph (no_grad, or "
@@ -30,6 +29,17 @@ def lets_go(call: str, case: Case, yours: Record, expected: Record) -> Finding |
     return Finding("keeps", text, told)
 
 
+def handed_on(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Find a nan in a row that comes out as a number; `look.value` lets whatever comes for nan pass."""
+    lost = expected.outputs[0].isnan() & ~yours.outputs[0].isnan()
+    if not lost.any():
+        return None
+    index = tuple(lost.nonzero()[0].tolist())
+    text = f"A row's nan isn't in the output, at index {index}. Forward copies rows as they are, nan and inf too."
+    told = {"yours": look.number(yours.outputs[0][index]), "expected": "nan"}
+    return Finding("value", text, {"case": look.describe(call, case), **told})
+
+
 def own_copies(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
     """Find an output of which no tensor was ever as large: one memory, seen several times."""
     if "trace" not in case.watch or not yours.outputs or not yours.largest:
@@ -40,6 +50,23 @@ def own_copies(call: str, case: Case, yours: Record, expected: Record) -> Findin
     return Finding("largest", text, {"case": look.describe(call, case)})
 
 
+def padding(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Find a gradient that is right in the rows of all ranks, and below them is not 0."""
+    found = look.gradient(call, case, yours, expected)
+    mine, right = (r.grads[0] if r.grads else None for r in (yours, expected))
+    if found is None or mine is None or right is None or mine.shape != right.shape or mine.dtype != right.dtype:
+        return None
+    there = torch.arange(right.shape[1]) < torch.tensor(case.args[1])[:, None]
+    if look.wrong_at(mine[there], right[there]) is not None or (mine.isnan() != right.isnan())[there].any():
+        return None
+    text = (
+        "Below a rank's rows your gradient isn't 0. What stands there is padding, whatever the upstream gradient is: "
+        "begin with zeros (g.new_zeros) and write the rows alone, or choose by torch.where."
+    )
+    return replace(found, message=text)
+
+
+GRADIENT = (*aspects.GRADIENT[:-1], padding, aspects.GRADIENT[-1])
 second_order = partial(aspects.second_order, looks=(*GRADIENT, look.second_order))
 contract = partial(
     aspects.contract,

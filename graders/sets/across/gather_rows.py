@@ -7,11 +7,22 @@ from torch.nn import functional as F
 
 from graders.inside.records import Case
 from graders.judge import looks as look
-from graders.judge.aspects import WATCHED, value
+from graders.judge.aspects import VALUE, WATCHED, value
 from graders.judge.task import DOUBLE, DTYPES, SINGLE, Check, Draw, Task
 from graders.judge.wording import CUT_OFF, WRITES_INTO_UPSTREAM, ZEROS_RETURNED
 from graders.judge.wrong import Wrong
-from graders.sets.across.common import GRADIENT, MANNERS, NAN, contract, lets_go, named, own_copies, second_order
+from graders.sets.across.common import (
+    GRADIENT,
+    INF,
+    MANNERS,
+    NAN,
+    contract,
+    handed_on,
+    lets_go,
+    named,
+    own_copies,
+    second_order,
+)
 
 PLACE = 1
 
@@ -33,9 +44,9 @@ def _padded(d: Draw, sizes: tuple[int, ...], most: int, *rest: int, dtype: torch
     return x
 
 
-def _infinite(x: Tensor) -> Tensor:
-    """Return x with an infinite number in each rank's first row."""
-    x[:, 0, 0] = float("inf")
+def _holding(x: Tensor, number: float) -> Tensor:
+    """Return x with this number in each rank's first row."""
+    x[:, 0, 0] = number
     return x
 
 
@@ -52,7 +63,8 @@ def _forms(d: Draw, shared: bool, order: int) -> list[Case]:
         ("rows that are matrices", d.normal(2, 3, 2, 2), (1, 3)),
         ("rows of four dimensions", d.normal(2, 2, 2, 1, 2, 2), (1, 2)),
         ("even parts, and room below", d.normal(3, 3, 2), (2, 2, 2)),
-        ("infinite numbers in the rows", _infinite(d.normal(2, 2, 2)), (2, 1)),
+        ("infinite numbers in the rows", _holding(d.normal(2, 2, 2), INF), (2, 1)),
+        ("nan in the rows", _holding(d.normal(2, 2, 2), NAN), (2, 1)),
         ("more room than rows", d.normal(3, 5, 2), (2, 4, 1)),
         ("one rank", d.normal(1, 3, 2), (2,)),
         ("one rank, full", d.normal(1, 2, 2), (2,)),
@@ -86,6 +98,8 @@ def _upstreams(d: Draw, shared: bool) -> list[Case]:
     first[0] = d.normal(6, 2)
     last = torch.zeros(3, 6, 2, dtype=DOUBLE)
     last[2] = d.normal(6, 2)
+    infinite = d.normal(3, 6, 2)
+    infinite[1] = INF
     return [
         case("the upstream gradients all alike", d.normal(1, 6, 2).expand(3, 6, 2)),
         case("an upstream gradient on one rank alone", one),
@@ -101,6 +115,9 @@ def _upstreams(d: Draw, shared: bool) -> list[Case]:
             torch.stack([d.normal(6, 2), d.normal(6, 2) * 1e12, d.normal(6, 2)]),
         ),
         case("upstream gradients that cancel", torch.stack([u := d.normal(6, 2), -u, torch.zeros_like(u)])),
+        case("infinite upstream gradients", torch.full((3, 6, 2), INF, dtype=DOUBLE)),
+        case("one rank's upstream gradient infinite", infinite),
+        case("upstream gradients of nan", torch.full((3, 6, 2), NAN, dtype=DOUBLE)),
     ]
 
 
@@ -128,6 +145,7 @@ task = Task(
                 *_forms(d, shared=True, order=0),
                 *_lopsided(d, shared=False, order=0),
             ],
+            looks=(*VALUE, handed_on),
         ),
         Check(
             "parts",
@@ -827,6 +845,250 @@ wrong.habits(
     view_needed="Your backward uses view, which refuses an upstream gradient that isn't contiguous in memory. reshape, flatten and "
     "slices take any.",
 )
+
+
+@wrong.forward(
+    "value",
+    "You take the last sizes[r] rows of each rank. Its rows come first, with the padding below: x[r, :sizes[r]].",
+)
+def rows_from_the_end(x, sizes, shared):
+    rows = torch.cat([part[len(part) - n :] for part, n in zip(x, sizes, strict=True)])
+    return torch.stack([rows] * len(sizes))
+
+
+@wrong.forward(
+    "value",
+    "Each rank gets its own rows first, and then those of the ranks after it. The order is one for all: rank 0's rows, then "
+    "rank 1's.",
+)
+def own_rows_first(x, sizes, shared):
+    parts = [part[:n] for part, n in zip(x, sizes, strict=True)]
+    return torch.stack([torch.cat(parts[rank:] + parts[:rank]) for rank in range(len(parts))])
+
+
+@task.mistake(
+    "value",
+    "Where the loss is shared your output is one copy of all rows. Forward is the same for both: each rank has its copy, in an "
+    "output of shape (ranks, rows, ...).",
+)
+class one_copy_where_shared(GatherRowsNew):
+    @staticmethod
+    def forward(x, sizes, shared):
+        return _rows(x, sizes) if shared else GatherRowsNew.forward(x, sizes, shared)
+
+    @staticmethod
+    def backward(ctx, g):
+        return _placed(ctx, (g if ctx.shared else g.sum(0)).split(ctx.sizes))
+
+
+@wrong.forward(
+    "value",
+    "You replace what isn't finite (nan_to_num, where) so that the padding does no harm, and the rows may hold nan and inf too. Leave "
+    "the numbers alone: sizes says which rows there are.",
+)
+def rows_made_finite(x, sizes, shared):
+    return torch.stack([_rows(torch.where(x.isfinite(), x, 0), sizes)] * len(sizes))
+
+
+@wrong.forward(
+    "value",
+    "You call nan_to_num so that the padding does no harm, and the rows may hold nan and inf too. Leave the numbers alone: sizes says "
+    "which rows there are.",
+)
+def nan_to_num_called(x, sizes, shared):
+    return torch.stack([_rows(x.nan_to_num(), sizes)] * len(sizes))
+
+
+@wrong.forward(
+    "value",
+    "You take rows of zeros for padding and drop them. A row may be 0, and padding anything: sizes says which rows there are.",
+)
+def rows_of_zeros_dropped(x, sizes, shared):
+    rows = _rows(x, sizes)
+    rows = rows[(rows.reshape(*rows.shape[:1], rows[:1].numel()) != 0).any(1)] if len(rows) else rows
+    return torch.stack([rows] * len(sizes))
+
+
+@wrong.forward(
+    "value",
+    "You repeat the rows by repeat(ranks, 1), which fits rows that are numbers. With more dimensions the copies come one below "
+    "another, or torch raises: stack them, or unsqueeze(0) first and repeat that dimension alone.",
+)
+def repeated_along_the_rows(x, sizes, shared):
+    return _rows(x, sizes).repeat(len(sizes), 1)
+
+
+@wrong.forward(
+    "value",
+    "Your forward uses view on x, which refuses an x that isn't contiguous in memory. reshape, flatten and slices take any.",
+)
+def view_of_x_needed(x, sizes, shared):
+    ranks, room = x.shape[:2]
+    places = [rank * room + i for rank, n in enumerate(sizes) for i in range(n)]
+    return torch.stack([x.view(ranks * room, *x.shape[2:])[torch.tensor(places, dtype=torch.long)]] * ranks)
+
+
+@wrong.backward(
+    "parts",
+    "Your backward uses view on the upstream gradient, rank by rank, which refuses one whose ranks aren't contiguous in memory. "
+    "reshape, flatten and slices take any.",
+)
+def view_by_ranks_needed(ctx, g):
+    return _placed(ctx, _right(ctx, g.view(len(g), g.numel() // len(g)).reshape(g.shape)))
+
+
+@wrong.backward(
+    "parts",
+    "Your backward splits, or pads, along the last dimension, which is that of the rows only where a row is a number. Split along "
+    "dimension 1; F.pad begins with the last dimension, so it needs (0, 0) for each of those after the rows.",
+)
+def last_dimension(ctx, g):
+    pieces = [part[rank] if ctx.shared else part.sum(0) for rank, part in enumerate(g.split(ctx.sizes, -1))]
+    return torch.stack([F.pad(part, (0, ctx.shape[1] - part.shape[-1])) for part in pieces]), None, None
+
+
+@wrong.backward(
+    "parts",
+    "You leave ranks without rows out of the sum. They have no rows of their own, and a loss all the same, which has used those of "
+    "the others: add over all ranks.",
+)
+def losses_without_rows_left_out(ctx, g):
+    there = [rank for rank, n in enumerate(ctx.sizes) if n]
+    return _placed(ctx, _own(ctx, g) if ctx.shared else g[there].sum(0).split(ctx.sizes))
+
+
+@wrong.backward(
+    "parts",
+    "You drop the zeros from sizes and count the ranks anew: after a rank without rows each part goes to the rank before. Keep "
+    "them, a slice of no rows does no harm.",
+)
+def empty_ranks_dropped(ctx, g):
+    whole = g if ctx.shared else g.sum(0).expand_as(g)
+    grad = g.new_zeros(ctx.shape)
+    start = 0
+    for rank, n in enumerate(n for n in ctx.sizes if n):
+        grad[rank, :n] = whole[rank, start : start + n]
+        start += n
+    return grad, None, None
+
+
+@wrong.backward(
+    "parts",
+    "Where no rank has rows your backward returns None for x. There is an x, and its gradient is 0: zeros in its shape.",
+)
+def none_where_nobody_has_rows(ctx, g):
+    return _placed(ctx, _right(ctx, g)) if g.numel() else (None, None, None)
+
+
+@wrong.backward(
+    "parts",
+    "You put each rank's slice at the end of its room, below the zeros. Its rows come first, and the padding below them.",
+)
+def slice_below_the_zeros(ctx, g):
+    grad = g.new_zeros(ctx.shape)
+    for rank, part in enumerate(_right(ctx, g)):
+        grad[rank, ctx.shape[1] - len(part) :] = part
+    return grad, None, None
+
+
+@wrong.backward(
+    "parts",
+    "Below a rank's rows your gradient repeats that of its last row: an index that is bent into the range (clamp, or min) reads a row "
+    "that is there. Blank the padding by torch.where.",
+)
+def last_row_in_the_padding(ctx, g):
+    grad = g.new_zeros(ctx.shape)
+    whole = g if ctx.shared else g.sum(0).expand_as(g)
+    start = 0
+    for rank, n in enumerate(ctx.sizes):
+        places = (start + torch.arange(ctx.shape[1])).clamp(max=max(start + n - 1, 0))
+        grad[rank] = whole[rank, places] if g.shape[1] else 0
+        start += n
+    return grad, None, None
+
+
+@wrong.backward(
+    "parts",
+    "You blank the padding by multiplying with 0. Where the upstream gradient is inf or nan, that is nan, and the padding's gradient "
+    "is 0 all the same: write the rows into zeros, or choose by torch.where.",
+)
+def padding_blanked_by_a_product(ctx, g):
+    if not g.shape[1]:
+        return g.new_zeros(ctx.shape), None, None
+    sizes, i = torch.tensor(ctx.sizes), torch.arange(ctx.shape[1])
+    places = ((sizes.cumsum(0) - sizes)[:, None] + i).clamp(max=g.shape[1] - 1)
+    picked = g[torch.arange(len(sizes))[:, None], places] if ctx.shared else g.sum(0)[places]
+    there = (i < sizes[:, None]).to(g.dtype)
+    return picked * there.reshape(*there.shape, *[1] * (g.dim() - 2)), None, None
+
+
+@wrong.backward(
+    "whole",
+    "With a shared loss you multiply the other ranks' rows by 0 and add. Where a rank's upstream gradient is inf or nan, that is nan "
+    "for all: rank r reads its own g[r], and nothing is added.",
+)
+def others_blanked_by_a_product(ctx, g):
+    if not ctx.shared:
+        return _placed(ctx, _summed(ctx, g))
+    ends = torch.tensor(ctx.sizes).cumsum(0)[:, None]
+    starts, i = ends - torch.tensor(ctx.sizes)[:, None], torch.arange(g.shape[1])
+    own = ((starts <= i) & (i < ends)).to(g.dtype)
+    return _placed(ctx, (g * own.reshape(*own.shape, *[1] * (g.dim() - 2))).sum(0).split(ctx.sizes))
+
+
+@wrong.backward(
+    "parts",
+    "Your backward lets torch.autograd differentiate a gather. The task is to write the gradient, from tensors.",
+)
+def autograd_in_backward(ctx, g):
+    with torch.enable_grad():
+        x = g.new_zeros(ctx.shape).requires_grad_()
+        return torch.autograd.grad(_gather_rows(x, ctx.sizes, ctx.shared), x, g, create_graph=True)[0], None, None
+
+
+class _Sent(Function):
+    """What is right of an upstream gradient; its own gradient comes from all copies of a gather, also where shared."""
+
+    @staticmethod
+    def forward(ctx, g, of):
+        ctx.sizes = of.sizes
+        return _placed(of, _right(of, g))[0]
+
+    @staticmethod
+    def backward(ctx, v):
+        return GatherRowsNew.apply(v, ctx.sizes, False), None
+
+
+@wrong.backward(
+    "second_order",
+    "Your first derivative is right and your second is wrong where the loss is shared: you gather there for all ranks. The gradient has "
+    "rank r's rows from g[r] alone, so only those places of g[r] get something back.",
+)
+def second_gathered_where_shared(ctx, g):
+    return _Sent.apply(g, ctx), None, None
+
+
+@wrong.forward(
+    "contract",
+    "Where no rank has padding you take a shorter way, and its output is expanded: the copies are one memory. Each rank gets a copy of "
+    "its own there too: stack, repeat, or clone after expand.",
+)
+def full_copies_are_one_memory(x, sizes, shared):
+    rows = _rows(x, sizes)
+    if all(n == x.shape[1] for n in sizes):
+        return rows.expand(len(sizes), *rows.shape)
+    return torch.stack([rows] * len(sizes))
+
+
+@wrong.forward(
+    "contract",
+    "With one rank your output is x, or a view of it: whoever changes one changes the other. That rank gets a copy too (clone, cat, "
+    "stack).",
+)
+def one_rank_gets_x(x, sizes, shared):
+    return x[:, : sizes[0]] if len(sizes) == 1 else torch.stack([_rows(x, sizes)] * len(sizes))
+
+
 wrong.habits(
     kept_outside_ctx="You keep sizes, shared or the shape outside ctx (on the class, or in a global): a second call overwrites them "
     "before the first one's backward. Each call has a ctx of its own.",
@@ -895,7 +1157,8 @@ class input_as_attribute(GatherRowsNew):
 
 @task.mistake(
     "contract",
-    "You keep a mask for backward. It can be made from sizes there, and keeping it costs memory on every rank.",
+    "You keep a tensor for backward beside ctx's numbers, small as it may be: a mask, an index, the sizes. It costs memory on every "
+    "rank. Keep sizes as the tuple it is, and make the rest of it in backward.",
 )
 class mask_kept(GatherRowsNew):
     @staticmethod

@@ -1,18 +1,23 @@
 """VocabLoss: the cross-entropy of logits whose words are split over ranks."""
 
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from graders.inside.records import Case
+from graders.inside.records import Case, Record
 from graders.judge import looks as look
-from graders.judge.aspects import VALUE, WATCHED, gradient, value
+from graders.judge.aspects import WATCHED, gradient, value
+from graders.judge.looks import Finding
 from graders.judge.task import BRAIN, DOUBLE, DTYPES, HALF, SINGLE, Check, Draw, Task
 from graders.judge.wording import WRITES_INTO_UPSTREAM
-from graders.judge.wrong import Wrong
-from graders.sets.across.common import BOTH, CONSTANT_UPSTREAM, GRADIENT, INF, MANNERS, contract, named, second_order
-from graders.sets.logsumexp.common import FORBIDS, SUMS
+from graders.judge.wrong import Backward, Forward, Wrong
+from graders.sets.across.common import CONSTANT_UPSTREAM, INF, contract, named
+from graders.sets.logsumexp.common import BOTH, FORBIDS, GRADIENT, SUMS, VALUE, second_order
 
 PLACE = 2
 
@@ -39,6 +44,11 @@ def _split(
     return d.between(around - reach, around + reach, ranks, rows, words).to(dtype), _targets(d, ranks, rows, words)
 
 
+def _many(d: Draw, words: int, dtype: torch.dtype, *target: int) -> tuple[Tensor, Tensor]:
+    """Return logits of more words on two ranks than the dtype can number, and these targets."""
+    return d.between(-1.5, 1.5, 2, len(target), words).to(dtype), torch.tensor(target)
+
+
 def _forms(d: Draw, order: int) -> list[Case]:
     """Return cases of every dtype, shape and layout."""
     logits, target = _split(d, 3, 4, 2)
@@ -57,6 +67,8 @@ def _forms(d: Draw, order: int) -> list[Case]:
         d.case("seven ranks", *_split(d, 7, 3, 2), order=order),
         d.case("six ranks", *_split(d, 6, 3, 1), order=order),
         d.case("a hundred words", *_split(d, 2, 2, 50), order=order),
+        d.case("bfloat16, word numbers above 256", *_many(d, 160, BRAIN, 257, 319, 3), order=order),
+        d.case("float16, word numbers above 2048", *_many(d, 1060, HALF, 2049, 2113), order=order),
         d.case("all words on rank 1", logits, torch.tensor([2, 3, 3, 2]), order=order),
         d.case("words nobody has", logits, torch.tensor([0, 1, 1, 0]), order=order),
         d.case("ranks last in memory", d.normal(4, 2, 3).permute(2, 0, 1), target, order=order),
@@ -113,6 +125,31 @@ def _lopsided(d: Draw, order: int = 1) -> list[Case]:
     return d.lopsided(lambda x: (x, torch.tensor([3, 0, 4])), 2, 3, 3, order=order)
 
 
+def alike(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Find a loss that is that of equal logits, where all are large and differ: they were clamped."""
+    logits, mine = case.args[0], yours.outputs[0]
+    if not logits.numel() or not logits.isfinite().all() or logits.abs().amin() < 500:
+        return None
+    even = torch.full_like(mine, logits.shape[0] * logits.shape[2]).log()
+    found = look.value(call, case, yours, expected)
+    if found is None or not torch.allclose(mine, even):
+        return None
+    text = (
+        "Where all logits are large your loss is that of equal ones: you clamp them so that exp stays finite, and their "
+        "differences are lost. Subtract the maximum of the row over all ranks."
+    )
+    return replace(found, message=text)
+
+
+def more_kept(call: str, case: Case, yours: Record, expected: Record) -> Finding | None:
+    """Find what is kept beside logits, targets and output."""
+    found = look.keeps_nothing(call, case, yours, expected)
+    text = f"{yours.kept_bytes} bytes are kept for backward beside logits, targets and output. Make them again there."
+    return found and replace(found, message=text)
+
+
+MANNERS = (*GRADIENT[:4], look.untouched, *GRADIENT[4:], look.stateless, look.guarded, more_kept)
+
 task = Task(
     "VocabLoss",
     "VocabLoss.apply(logits, target)",
@@ -149,7 +186,7 @@ task = Task(
             about="logits of 1000 and -1000, ranks and rows far apart, words of -inf: no nan, no inf",
             why="Logits of a rank may lie far from those of another, and words that fill up the vocabulary are -inf.",
             cases=_far,
-            looks=(*BOTH, look.second_order),
+            looks=(*BOTH[:5], alike, *BOTH[5:], look.second_order),
         ),
         second_order(
             1,
@@ -348,6 +385,12 @@ def _p(logits: Tensor, target: Tensor, loss: Tensor) -> Tensor:
     return (logits - _right(logits, target)[:, None] - loss[:, None]).exp()
 
 
+def _again(logits: Tensor, target: Tensor, g: Tensor) -> tuple[Tensor, None]:
+    """Return the gradient, without the output."""
+    e = (logits - logits.amax((0, 2)).detach()[:, None]).exp()
+    return g[:, None] * (e / e.sum((0, 2))[:, None] - _one(logits, target)), None
+
+
 def _at(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return where each rank would have the target, and whether it has."""
     at = target - logits.shape[2] * torch.arange(logits.shape[0])[:, None]
@@ -515,6 +558,101 @@ def next_rank_s_first_word(logits, target):
 
 @wrong.forward(
     "value",
+    "On a rank after the owner target - words * r is below 0, and a negative index counts from the end: another word's logit comes in. A "
+    "rank has the target where 0 <= at < words.",
+)
+def negative_index_wraps(logits, target):
+    at, _ = _at(logits, target)
+    words = logits.shape[2]
+    picked = logits.gather(2, at.remainder(words)[..., None])[..., 0].where((at < words) & (at >= -words), 0)
+    return _lse(logits) - picked.sum(0)
+
+
+@wrong.forward(
+    "value",
+    "You reshape (ranks, rows, words) to (rows, ranks * words) as it lies in memory, and words of several rows get into one. From the "
+    "ranks to the words it takes a transpose(0, 1) first.",
+)
+def reshaped_without_turning(logits, target):
+    ranks, rows, words = logits.shape
+    whole = logits.reshape(rows, ranks * words)
+    m = whole.amax(1)
+    return m + (whole - m[:, None]).exp().sum(1).log() - whole.gather(1, target[:, None])[:, 0]
+
+
+@wrong.forward(
+    "value",
+    "Your reshape has a -1, and where there are no rows any number would do for it, so torch raises. Write out ranks * words; flatten "
+    "needs no number.",
+)
+def minus_one_of_no_rows(logits, target):
+    whole = logits.transpose(0, 1).reshape(len(target), -1)
+    m = whole.amax(1)
+    return m + (whole - m[:, None]).exp().sum(1).log() - whole.gather(1, target[:, None])[:, 0]
+
+
+@wrong.forward(
+    "value",
+    "You call squeeze() without a dimension: where there is one row, its dimension goes as well. Asked for is shape (rows,): squeeze the "
+    "dimensions that you mean.",
+)
+def squeezed_too_far(logits, target):
+    return (_lse(logits) - _right(logits, target))[None, :, None].squeeze()
+
+
+@wrong.forward(
+    "value",
+    "In float16 and bfloat16 you compute in float32, which is fine, and the loss stays float32. It needs the dtype of the logits: "
+    "convert it back at the end.",
+)
+def halves_not_converted_back(logits, target):
+    wide = logits.float() if logits.dtype in (HALF, BRAIN) else logits
+    return _lse(wide) - _right(wide, target)
+
+
+@wrong.forward(
+    "value",
+    "You compare word numbers in the dtype of the logits. bfloat16 has no odd numbers above 256, and float16 none above 2048: two words "
+    "match a target, or none does. Compare them as integers.",
+)
+def words_numbered_in_the_logits_dtype(logits, target):
+    ranks, _, words = logits.shape
+    ids = torch.arange(ranks * words).to(logits.dtype).reshape(ranks, 1, words)
+    return _lse(logits) - torch.where(ids == target.to(logits.dtype)[:, None], logits, 0).sum((0, 2))
+
+
+@wrong.forward(
+    "value",
+    "Your forward uses view on the logits, which refuses logits that aren't contiguous in memory. reshape and flatten take any.",
+)
+def view_of_logits_needed(logits, target):
+    ranks, rows, words = logits.shape
+    return _lse(logits.view(ranks * rows, words).reshape(logits.shape)) - _right(logits, target)
+
+
+@wrong.forward(
+    "value",
+    "You call torch.logsumexp, which is the task: make it of exp, a sum and log, after the maximum over the ranks is subtracted.",
+)
+def calls_logsumexp(logits, target):
+    return torch.logsumexp(logits, (0, 2)) - _right(logits, target)
+
+
+@wrong.forward(
+    "value",
+    "You merge what the ranks have by torch.logaddexp, which is refused: add the ranks' sums of exponentials, all shifted by one "
+    "maximum, and take one logarithm.",
+)
+def merges_by_logaddexp(logits, target):
+    m = logits.amax((0, 2))
+    total = torch.full_like(m, -INF)
+    for own in logits:
+        total = torch.logaddexp(total, (own - m[:, None]).exp().sum(1).log())
+    return m + total - _right(logits, target)
+
+
+@wrong.forward(
+    "value",
     "You add lse minus the picked logit over the ranks, and so lse as often as there are ranks. All of them have it: add the picked logits "
     "alone.",
 )
@@ -664,6 +802,31 @@ def one_shift_for_all_rows(logits, target):
 def maximum_of_rank_0(logits, target):
     m = logits[0].amax(1)
     return m + (logits - m[:, None]).exp().sum((0, 2)).log() - _right(logits, target)
+
+
+@wrong.forward(
+    "far",
+    "Your maximum over the ranks begins at 0, so it's never below 0. In a row of logits around -1000 every term is 0 then, and the log of "
+    "their sum -inf: begin with -inf, or with rank 0's maximum.",
+)
+def maximum_begins_at_0(logits, target):
+    m = logits.amax((0, 2)).clamp(min=0)
+    return m + (logits - m[:, None]).exp().sum((0, 2)).log() - _right(logits, target)
+
+
+@wrong.forward(
+    "far",
+    "You go through the ranks with a running maximum. Where the first of them has -inf alone, it stays -inf, and -inf - -inf is nan: "
+    "shift by 0 until there is a word.",
+)
+def nan_in_a_running_maximum(logits, target):
+    m = torch.full_like(logits[0, :, 0], -INF)
+    total = torch.zeros_like(m)
+    for own in logits:
+        larger = torch.maximum(m, own.amax(1))
+        total = total * (m - larger).exp() + (own - larger[:, None]).exp().sum(1)
+        m = larger
+    return m + total.log() - _right(logits, target)
 
 
 @wrong.forward(
@@ -959,6 +1122,78 @@ def saves_copy_of_output(logits, target, loss, g):
     return g[:, None] * (_p(logits, target, loss) - _one(logits, target)), None
 
 
+@wrong.backward(
+    "gradient",
+    "You make the gradient with the words of a row side by side, and reshape it to (ranks, rows, words) as it lies in memory: numbers of "
+    "one row get into others. Reshape to (rows, ranks, words), and then transpose(0, 1).",
+)
+def gradient_not_turned_back(logits, target, loss, g):
+    grad = g[:, None] * (_p(logits, target, loss) - _one(logits, target))
+    return grad.transpose(0, 1).reshape(logits.shape), None
+
+
+@wrong.backward(
+    "gradient",
+    "You bend the target's index into each rank's range (clamp), and subtract the 1 there on every rank. One rank has the target: the "
+    "others keep their p, so mask the 1 too.",
+)
+def one_at_the_bent_index(logits, target, loss, g):
+    at, _ = _at(logits, target)
+    one = at.clamp(0, logits.shape[2] - 1)[..., None] == torch.arange(logits.shape[2])
+    return g[:, None] * (_p(logits, target, loss) - one.to(logits.dtype)), None
+
+
+@wrong.backward(
+    "far",
+    "Your backward picks the target's logit by multiplying with ones and zeros. A word of -inf times 0 is nan: choose with torch.where, "
+    "gather or an index.",
+)
+def picked_by_a_product_in_backward(logits, target, loss, g):
+    one = _one(logits, target)
+    lse = loss + (one * logits).sum((0, 2))
+    return g[:, None] * ((logits - lse[:, None]).exp() - one), None
+
+
+@wrong.backward(
+    "far",
+    "Your backward makes p as 1 / exp(lse - logits). Where a logit is -inf or far below, that's 1 / inf: p is 0, and its derivative nan, "
+    "0 times inf. Write exp(logits - lse).",
+)
+def p_as_a_quotient(logits, target, loss, g):
+    p = 1 / (_right(logits, target)[:, None] + loss[:, None] - logits).exp()
+    return g[:, None] * (p - _one(logits, target)), None
+
+
+@wrong.backward(
+    "far",
+    "You let a rank of -inf become nan and replace it by torch.where afterwards. The numbers are right, but the second derivative goes "
+    "through the branch that isn't taken, as 0 times nan. Shift by something finite before exp.",
+    saves=lambda logits, target, loss: (logits, target),
+)
+def nan_replaced_afterwards(logits, target, g):
+    m = logits.amax(2, keepdim=True)
+    e = torch.where(m == -INF, 0, (logits - m).exp()) * (m - m.amax(0)).exp()
+    return g[:, None] * (e / e.sum((0, 2))[:, None] - _one(logits, target)), None
+
+
+@wrong.backward(
+    "second_order",
+    "You detach the upstream gradient. Your gradient is p minus the one-hot times it, so it depends on it too: use it as it is.",
+)
+def upstream_detached(logits, target, loss, g):
+    return g.detach()[:, None] * (_p(logits, target, loss) - _one(logits, target)), None
+
+
+@wrong.backward(
+    "second_order",
+    "You save logits.contiguous(). Of logits that aren't contiguous that's a copy: memory for nothing, and to torch a constant, so the "
+    "second derivative is wrong. Save the logits as they came.",
+    saves=lambda logits, target, loss: (logits.contiguous(), target.contiguous()),
+)
+def contiguous_saved(logits, target, g):
+    return _again(logits, target, g)
+
+
 @wrong.backward("second_order", CONSTANT_UPSTREAM)
 def constant_upstream(logits, target, loss, g):
     grad = g[:, None] * (_p(logits, target, loss) - _one(logits, target))
@@ -1030,6 +1265,65 @@ def writes_into_upstream(logits, target, loss, g):
     return grad, None
 
 
+@wrong.backward(
+    "contract",
+    "Your backward makes p in the memory of the logits (sub_, exp_). They are the caller's, and a second backward needs them too: write "
+    "(logits - lse).exp(), which makes a new tensor.",
+)
+def logits_made_p(logits, target, loss, g):
+    p = _p(logits, target, loss)
+    if not torch.is_grad_enabled():
+        logits.copy_(p)
+    return g[:, None] * (p - _one(logits, target)), None
+
+
+@wrong.backward(
+    "contract",
+    "You give the upstream gradient another shape in place (unsqueeze_). It is the caller's, shape and all: g[:, None], or unsqueeze, "
+    "leaves it as it is.",
+)
+def upstream_unsqueezed(logits, target, loss, g):
+    return g.unsqueeze_(1) * (_p(logits, target, loss) - _one(logits, target)), None
+
+
+@wrong.backward(
+    "contract",
+    "Your backward counts the targets down in place (-= words) on its way through the ranks. They are the caller's, and a second backward "
+    "needs them: write target - words * r.",
+)
+def target_counted_down(logits, target, loss, g):
+    lse = _right(logits, target) + loss
+    grads = []
+    for own in logits:
+        one = target[:, None] == torch.arange(logits.shape[2])
+        grads.append(g[:, None] * ((own - lse[:, None]).exp() - one.to(own.dtype)))
+        target -= logits.shape[2]
+    return torch.stack(grads), None
+
+
+@task.mistake(
+    "contract",
+    "You keep the shape of the logits outside ctx (on the class, or in a global): a second call, of another shape, overwrites it before the "
+    "first one's backward. Read it from the logits that you save.",
+)
+class shape_outside_ctx(VocabLossNew):
+    shape: tuple[int, ...] = ()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
+        shape_outside_ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def backward(ctx, g):
+        logits, target, loss = ctx.saved_tensors
+        ranks, rows, words = shape_outside_ctx.shape
+        right = logits[target // words, torch.arange(rows), target % words]
+        ids = torch.arange(ranks * words).reshape(ranks, 1, words)
+        p = (logits - (loss + right)[:, None]).exp()
+        return g[:, None] * (p - (ids == target[:, None]).to(p.dtype)), None
+
+
 @task.mistake(
     "contract",
     "You keep the targets as an attribute of ctx, where torch doesn't watch them: a loader that fills the next batch into them before "
@@ -1045,6 +1339,23 @@ class target_as_attribute(VocabLossNew):
     def backward(ctx, g):
         logits, loss = ctx.saved_tensors
         return g[:, None] * (_p(logits, ctx.target, loss) - _one(logits, ctx.target)), None
+
+
+@task.mistake(
+    "contract",
+    "You save the logits and keep the targets as an attribute of ctx, where torch doesn't watch them: a loader that fills the next batch "
+    "into them before backward makes your gradient silently wrong. Use ctx.save_for_backward for both.",
+)
+class target_as_attribute_beside_logits(VocabLossNew):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        logits, ctx.target = inputs
+        ctx.save_for_backward(logits)
+
+    @staticmethod
+    def backward(ctx, g):
+        (logits,) = ctx.saved_tensors
+        return _again(logits, ctx.target, g)
 
 
 @task.mistake(
@@ -1066,8 +1377,58 @@ class output_as_attribute(VocabLossNew):
 
 @wrong.backward(
     "contract",
-    "You save a mask, an index or a one-hot beside the logits. It can be had from the targets in backward, so it's memory for nothing.",
+    "Beside logits, targets and output you keep another tensor for backward: a mask, an index, a maximum. It can be made of those "
+    "again, so it's memory for nothing.",
     saves=lambda logits, target, loss: (logits, target, loss, _one(logits, target).bool()),
 )
 def mask_saved(logits, target, loss, one, g):
     return g[:, None] * (_p(logits, target, loss) - one.to(logits.dtype)), None
+
+
+@wrong.backward(
+    "contract",
+    "You keep something made of the targets in their place: a mask, an index or a one-hot. It can be made in backward, and they take less "
+    "memory: save logits and targets.",
+    saves=lambda logits, target, loss: (logits, loss, _one(logits, target).bool()),
+)
+def mask_in_place_of_targets(logits, loss, one, g):
+    lse = loss + torch.where(one, logits, 0).sum((0, 2))
+    return g[:, None] * ((logits - lse[:, None]).exp() - one.to(logits.dtype)), None
+
+
+# A forward that is wrong far from 0 alone spoils the gradient where backward takes lse from the output. Here backward
+# makes it of the logits once more, rightly, or wrongly as forward does.
+
+
+def _beside(forward: Forward, **backwards: Backward) -> None:
+    """Add a mistake of forward once more for each backward, with the backward's keyword at the end of its name."""
+    known = next(m for m in task.mistakes if m.name == forward.__name__)
+
+    def add(ending: str, right: type[Function], **methods: Forward | Backward) -> None:
+        acts = {name: staticmethod(act) for name, act in methods.items()}
+        task.mistake(known.caught_by, known.message)(type(f"{known.name}_{ending}", (right,), acts))
+
+    add("alone", VocabLossAgain, forward=forward)
+    for ending, backward in backwards.items():
+        add(ending, VocabLossAgain, forward=forward, backward=partial(_called, backward))
+
+
+def _called(backward: Backward, ctx: Any, g: Tensor) -> Any:
+    return backward(*ctx.saved_tensors, g)
+
+
+def _one_shift_detached(logits: Tensor, target: Tensor, g: Tensor) -> tuple[Tensor, None]:
+    e = (logits - (logits.detach().amax() if logits.numel() else 0)).exp()
+    return g[:, None] * (e / e.sum((0, 2))[:, None] - _one(logits, target)), None
+
+
+_beside(no_shift, twice=no_shift_in_backward)
+_beside(one_shift_for_all_rows, twice=one_shift_for_all_rows_in_backward, twice_detached=_one_shift_detached)
+_beside(maximum_of_rank_0)
+_beside(nan_on_a_rank_of_padding, twice=nan_in_backward_on_a_rank_of_padding)
+_beside(picked_by_a_product)
+_beside(masked_by_a_product)
+_beside(log_of_the_probability)
+_beside(epsilon_in_the_logarithm)
+_beside(maximum_begins_at_0)
+_beside(nan_in_a_running_maximum)

@@ -57,6 +57,12 @@ def epsilon(call: str, case: Case, yours: Record, expected: Record) -> Finding |
         sizes = (torch.expm1(mine - right) * (right - m).exp())[right.isfinite()]
         where = "the sum before the logarithm"
         instead = "After the shift that is at least 1, and in a row of -inf its logarithm is to be -inf."
+    elif call.startswith("VocabLoss."):  # m + log(sum + epsilon) - x_t, of words that are split over ranks
+        logits, target = case.args
+        picked = logits.transpose(0, 1).flatten(1).gather(1, target[:, None])[:, 0]
+        sizes = torch.expm1(mine - right) * (right + picked - logits.amax((0, 2))).exp()
+        where = "the sum before the logarithm"
+        instead = "After the shift that is at least 1, so nothing needs it."
     elif call.startswith("CrossEntropy."):  # the mean of -log(p + epsilon), p the target's probability; to first order
         x, target = case.args
         sizes = (right - mine).reshape(1) / (torch.logsumexp(x, 1) - x.gather(1, target[:, None])[:, 0]).exp().mean()
