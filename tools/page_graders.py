@@ -257,7 +257,7 @@ def modules() -> dict[str, str]:
     """Return the modules by file.
 
     Raises:
-        LookupError: a name comes from a place that the page has not.
+        KeyError: what `ROOTS` names is no longer there.
     """
     wanted = [(module, name) for module, names in ROOTS.items() for name in names]
     bodies: dict[str, dict[str, ast.stmt]] = {}  # by module and name
