@@ -911,7 +911,7 @@ def there_and_back(out, back):
 
 
 def engine_order():
-    """Draw a small graph: the values that forward computed, the gradients, and when backward ran each node."""
+    """Draw a small graph: values, gradients, when forward made each node, and when backward ran it."""
     x, w = (torch.tensor(value, requires_grad=True) for value in (2.0, 1.0))
     p = x * (s := w.sin())
     z = (q := p.exp()) + (r := p.cos())
@@ -929,17 +929,17 @@ def engine_order():
     for number, (node, g) in enumerate(ran, 1):
         (left, top), k, leaf = where[node], nodes.index(node), hasattr(node, "variable")
         boxes[node] = ax.text(left, top, f"{names[k]}\n{values[k]}", color=BLUE, bbox=box, ha="center", va="center")
-        ax.text(left - 0.5, top, f"{number}", ha="right", va="center", weight="bold")
+        ax.text(left - 0.5, top, f"ran {number}", ha="right", va="bottom", weight="bold")
+        made = "a leaf" if leaf else f"made {node._sequence_nr() - nodes[-1]._sequence_nr() + 1}"
+        ax.text(left - 0.5, top - 0.02, made, ha="right", va="top")
         came = f"{names[k]}.grad\n{g:.4f}" if leaf else f"{g:.4f}"
         ax.text(left + 0.5, top, came.replace("-", "−"), color=ORANGE, va="center")
     for a, b in ((n, after) for n in nodes for after, _ in n.next_functions if after in boxes):
-        ends = {"patchA": boxes[a].get_bbox_patch(), "patchB": boxes[b].get_bbox_patch()}
-        look = {"arrowstyle": "->", "color": ORANGE, "lw": 1.5} | ends
-        ax.annotate("", where[b], where[a], arrowprops=look)
-    for left, side, words, colour in ((-0.5, "right", "order", INK), (0, "center", "value", BLUE)):
-        ax.text(left, 0.42, words, color=colour, ha=side)
+        ends = {"patchA": boxes[a].get_bbox_patch(), "patchB": boxes[b].get_bbox_patch(), "arrowstyle": "->"}
+        ax.annotate("", where[b], where[a], arrowprops=ends | {"color": ORANGE, "lw": 1.5})
+    ax.text(0, 0.42, "value", color=BLUE, ha="center")
     ax.text(0.5, 0.42, "gradient", color=ORANGE)
-    ax.set(xlim=(-1.65, 1.9), ylim=(-4.3, 0.65), frame_on=False, xticks=[], yticks=[])
+    ax.set(xlim=(-2, 1.9), ylim=(-4.3, 0.65), frame_on=False, xticks=[], yticks=[])
 
 
 def hook_places():
@@ -947,10 +947,9 @@ def hook_places():
     x = torch.tensor(2.0, requires_grad=True)
     z = 3 * (y := x * x)
     nodes, ran, stops = {"y's Mul": y.grad_fn, "AccumulateGrad": y.grad_fn.next_functions[0][0]}, [], {}
-    hooks = {"x.register_hook": x.register_hook, "y.register_hook": y.register_hook}
-    hooks |= {"x.register_post_accumulate_grad_hook": x.register_post_accumulate_grad_hook}
-    hooks |= {f"register_prehook of {name}": node.register_prehook for name, node in nodes.items()}
-    for name, register in (hooks | {f"register_hook of {name}": n.register_hook for name, n in nodes.items()}).items():
+    hooks = {f"x.{name}": getattr(x, name) for name in ("register_hook", "register_post_accumulate_grad_hook")}
+    hooks |= {f"{w} of {k}": getattr(n, w) for k, n in nodes.items() for w in ("register_prehook", "register_hook")}
+    for name, register in (hooks | {"y.register_hook": y.register_hook}).items():
         register(lambda *_, name=name: ran.append(name))
     for name, t in {"y": y, "x": x}.items():
         slope = torch.autograd.grad(z, t, retain_graph=True)[0].item()
@@ -958,12 +957,13 @@ def hook_places():
         ran.clear()
     z.backward()
     ax, box = canvas(height=6.4)[1][0], {"boxstyle": "round,pad=0.35", "fc": "none", "ec": BLUE}
-    for top, bottom in ((0.5, 2.45), (3.5, 6.35), (7.45, 9.2)):
+    for top, bottom in ((0.5, 2.45), (4.9, 6.35), (7.45, 9.2)):
         ax.annotate("", (0, bottom), (0, top), arrowprops={"arrowstyle": "->", "color": ORANGE, "lw": 1.5})
+    ax.plot([-0.03, -0.03, 0, 0.03, 0.03], [3.5, 4.2, 4.85, 4.2, 3.5], color=ORANGE, lw=1.5)  # one for each factor
     for row, words in {0: "Mul\nz = 3 · y", 3: "Mul\ny = x · x", 6.9: "Accumulate-\nGrad"}.items():
         ax.text(0, row, words, color=BLUE, ha="center", va="center", bbox=box)
     for number, (row, name) in enumerate(zip((1, 2.1, 3.9, 4.9, 6, 7.8, 8.6), ran, strict=True), 1):
-        ax.plot(0, row, "s" if "of" in name else "o", color=ORANGE, ms=8)
+        ax.plot([-0.03, 0.03] if number == 3 else [0, 0], [row] * 2, "os"["of" in name] + "-", color=ORANGE, ms=8, lw=8)
         ax.text(-0.07, row, f"{number}", ha="right", va="center", weight="bold")
         ax.text(0.09, row, name, va="center", size=10.5)
         if stop := stops.get(number):
@@ -982,15 +982,15 @@ def complex_slope():
     ax, turn = canvas(height=4.6)[1][0], torch.exp(1j * torch.linspace(0, 6.2832, 200))
     ring = z.detach().abs() * turn
     ax.plot(ring.real, ring.imag, color=BLUE)
-    for way, name, colour, dash in ((slope, "gradient", ORANGE, "-"), (slope.conjugate(), "conjugate", RED, "--")):
+    for way, name, colour, dash in ((slope, "gradient", ORANGE, "-"), (slope.conjugate(), "conjugate", INK, "--")):
         tip, after = start + way, start - 0.2 * way
         look = {"arrowstyle": "-|>", "color": colour, "lw": 2, "ls": dash, "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", (tip.real, tip.imag), (start.real, start.imag), arrowprops=look)
         words = f"{name}\n{way.real:.0f} {'−+'[way.imag > 0]} {abs(way.imag):.0f}i"
         ax.text(tip.real + 0.4, tip.imag, words, color=colour, va="center")
         step = {"color": GREEN, "marker": "o"} if colour == ORANGE else {"color": RED, "marker": "X"}
-        ax.plot(after.real, after.imag, ms=9, **step)
-        words = f"loss {abs(after) ** 2:.1f}"
+        ax.plot([start.real, after.real], [start.imag, after.imag], ms=9, lw=3, markevery=[1], **step)
+        words = f"step, loss {abs(after) ** 2:.1f}"
         ax.text(after.real - 0.5, after.imag, words, color=step["color"], ha="right", va="center")
     ax.plot(start.real, start.imag, "o", color=BLUE, ms=9)
     ax.text(start.real + 0.7, start.imag, f"z = 3 + 4i, loss {abs(start) ** 2:.1f}", color=BLUE, va="center")

@@ -110,7 +110,7 @@ RIGHT = {  # by page and turn: what the cell that asks prints where the line is 
         "order": "as it ran: True",
         "step": "held at most: 16 KiB\nthe same weights: True",
         "conj": "complex: gradcheck True",
-        "pack": "yours: 1000\ntanh: gradient off by 0.0042",
+        "pack": "gradient off by 0.0042\n8 bits, rounded: True",
     },
     "i_wild": {
         "mend": "after_cat, as plain: True\nafter_transpose, as plain: True\nafter_sum, as plain: True",
