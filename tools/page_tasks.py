@@ -98,8 +98,7 @@ def data_of_value(value: object, digits: int | None = None) -> Any:
         floats = value.dtype.is_floating_point
         return {"t": [LETTERS[value.dtype], list(value.shape), [_number(n, digits) if floats else n for n in numbers]]}
     if isinstance(value, Failure):
-        message = value.message.strip().split("\n")[0].split(". ")[0][:300]  # as seam.first says
-        return {"f": [value.stage, value.kind, message]}
+        return {"f": [value.stage, value.kind, value.message]}
     if isinstance(value, tuple):
         return [data_of_value(v, digits) for v in value]
     return value

@@ -22,14 +22,10 @@ from sphinx.errors import ExtensionError
 FOLDER = "_static/live"
 SOURCES = "book/_live"
 SEAM = "page-torch.js"  # in _static/torch, to be replaced by who hosts the book
-MADE_OF = (
-    "book/_page",
-    "book/_live",
-    "graders",
-    "tools/page_tasks.py",
-    "tools/page_python.py",
-    "tools/page_graders.py",
-)  # the scripts
+MADE_OF = (  # the scripts
+    *("book/_page", "book/_live", "graders"),
+    *("tools/page_tasks.py", "tools/page_python.py", "tools/page_graders.py"),
+)
 BEGIN, END = '<div class="live-tasks">', '<i class="live-tasks-end"></i>'
 BOX = '<div class="live-task"'
 TASKS = re.compile(rf"{BEGIN}(.*?){END}\s*</div>", re.DOTALL)

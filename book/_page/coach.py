@@ -28,7 +28,8 @@ def _value(data):
     if not isinstance(data, dict):
         return data
     if "f" in data:
-        return Failure(*data["f"])
+        stage, kind, message = data["f"]
+        return Failure(stage, kind, seam.first(message))
     letter, shape, numbers = data["t"]
     numbers = [float(n) if isinstance(n, str) else n for n in numbers]
     return torch.tensor(numbers, dtype=LETTERS[letter]).reshape(shape)

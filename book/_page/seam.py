@@ -128,14 +128,13 @@ class _Match:
 
 
 class _Pattern:
-    def __init__(self, pattern, flags=""):
+    def __init__(self, pattern):
         self._pattern = pattern
-        self._flags = flags
         self._made = {}
 
     def _exec(self, pattern, text):
         if pattern not in self._made:
-            self._made[pattern] = js.RegExp.new(pattern, self._flags)
+            self._made[pattern] = js.RegExp.new(pattern)
         found = self._made[pattern].exec(text)
         return None if found is None else _Match(found)
 
@@ -181,7 +180,6 @@ class _Torch:
     """The page's torch, and what of it the observer alone may use: a random stream that nobody draws from."""
 
     contiguous_format = None
-    strided = None
 
     class default_generator:
         @staticmethod
