@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all venv book grade notebooks latest exercises students gradescope github lab bench bench-coach bench-grading bench-lighthouse check lint units test test-all clean help
+.PHONY: all venv book grade notebooks latest exercises students gradescope github lab bench bench-coach bench-grading bench-lighthouse check lint units test test-ci test-all clean help
 .DEFAULT_GOAL := all
 
 all: $(READY)  ## set up, build the book, grade the sample class, and say where everything is
@@ -97,6 +97,9 @@ units: $(READY)
 
 test: $(READY)  ## run the tests that are not proved yet, except the slow ones: make test, make test SET=linear, make test PART=engine
 	@$(PYTEST) -p tools.proved --proved=skip --only="$(SET),$(PART)" -m "not slow" $(PYTEST_ARGS)
+
+test-ci: $(READY)  ## run what CI runs: all quick tests, and one in four of the slow ones and of the seeds, others for each commit
+	@COURSE_SEEDS=5 COURSE_SLOW=4 $(PYTEST) $(PYTEST_ARGS)
 
 test-all: $(READY)  ## run all tests, proved or not, and the sets on twenty seeds
 	@COURSE_SEEDS=20 $(PYTEST) $(PYTEST_ARGS)

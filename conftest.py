@@ -3,13 +3,18 @@
 What leans on one another stays on one worker: the cells of a notebook, the tests of a task, which share its records,
 and the tests of a module with a costly fixture. The longest come first, so that no worker is left with one at the end.
 
-The slowest are marked `slow`: `make test` leaves them out, `make test-all` does not. Where there is no C++ compiler,
-what needs one is left out, unless COURSE_REQUIRE_COMPILER=1.
+The slowest are marked `slow`: `make test` leaves them out, `make test-all` does not; with COURSE_SLOW=4 about one in
+four is run, others for another commit. Where there is no C++ compiler, what needs one is left out, unless
+COURSE_REQUIRE_COMPILER=1.
 """
 
+import hashlib
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -218,6 +223,24 @@ def group(nodeid: str) -> str:
     return "-".join([file, *parameters])
 
 
+@cache
+def commit() -> str:
+    """Return the hash of the commit that is checked out; "" where there is no git."""
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def drawn(nodeid: str, of: int, commit: str) -> bool:
+    """Say whether a slow test is one of those that are run at this commit: about one of so many.
+
+    What shares a costly fixture, as the attacks of a class do, is drawn together.
+    """
+    unit = group(nodeid) if nodeid.startswith(tuple(APART)) else nodeid
+    return int(hashlib.sha256(f"{commit} {unit}".encode()).hexdigest(), 16) % of == 0
+
+
 class Scheduling(LoadScopeScheduling):
     """Hands out groups, in the order of the tests."""
 
@@ -252,12 +275,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scheduling | None
 
 @pytest.hookimpl(tryfirst=True)  # before -m is heard
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first, mark the slow, and leave out what cannot be compiled."""
+    """Put the longest first, mark the slow and draw among them, and leave out what cannot be compiled."""
+    of = int(os.environ.get("COURSE_SLOW", "1"))
     for item in items:
         slow = item.nodeid.startswith(SLOW) and not any(part in item.nodeid for part in ALWAYS)
         slow = slow or any(item.nodeid.startswith(f) and not any(p in item.nodeid for p in SOME[f]) for f in SOME)
         if slow or (item.nodeid.startswith("tests/book/") and item.nodeid.endswith(SLOW_LOOKS)):
             item.add_marker(pytest.mark.slow)
+            if of > 1 and not drawn(item.nodeid, of, commit()):
+                item.add_marker(pytest.mark.skip(reason=f"COURSE_SLOW={of}: run at other commits"))
     if shutil.which("c++") is None and os.environ.get("COURSE_REQUIRE_COMPILER") != "1":
         for item in items:
             if item.nodeid.startswith(COMPILED):

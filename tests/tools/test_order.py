@@ -46,6 +46,43 @@ def test_the_longest_come_first() -> None:
     assert [item.nodeid for item in items] == [names[2], names[3], names[1], names[0]]
 
 
+def test_each_commit_draws_a_quarter_of_the_slow_tests_and_all_have_their_turn() -> None:
+    tests = [f"tests/path/test_x.py::test_{i}" for i in range(400)]
+    runs = [{t for t in tests if order.drawn(t, 4, f"{commit:040x}")} for commit in range(40)]
+    assert all(60 < len(run) < 140 for run in runs)
+    assert set.union(*runs) == {*tests}
+    assert len(runs[0] & runs[1]) < 60
+    assert {t for t in tests if order.drawn(t, 4, f"{1:040x}")} == runs[1]
+
+
+def test_what_shares_a_fixture_is_drawn_together() -> None:
+    for commit in map(str, range(40)):
+        attacks = {order.drawn(f"tests/engine/test_attacks.py::test_{t}[pages01-x]", 4, commit) for t in "ab"}
+        assert len(attacks) == 1
+
+
+@pytest.mark.parametrize("of", [None, "4"])
+def test_what_is_not_slow_is_always_run(monkeypatch: pytest.MonkeyPatch, of: str | None) -> None:
+    monkeypatch.delenv("COURSE_SLOW", raising=False)
+    if of:
+        monkeypatch.setenv("COURSE_SLOW", of)
+
+    class Item:
+        def __init__(self, nodeid: str) -> None:
+            self.nodeid, self.marks = nodeid, set()
+
+        def add_marker(self, mark: pytest.MarkDecorator) -> None:
+            self.marks.add(mark.name)
+
+    slow = [Item(f"tests/path/test_newcomer.py::test_x[{i}]") for i in range(40)]
+    quick = [Item(f"tests/engine/test_wire.py::test_x[{i}]") for i in range(40)]
+    order.pytest_collection_modifyitems([*slow, *quick])
+    assert all(item.marks == set() for item in quick)
+    assert all("slow" in item.marks for item in slow)
+    left = sum("skip" in item.marks for item in slow)
+    assert 15 < left < 40 if of else left == 0
+
+
 def test_a_worker_that_dies_costs_its_test_and_nothing_hangs(tmp_path: Path) -> None:
     """xdist 3.8 hands out again what the dead worker had done, in empty orders, and then waits for ever."""
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text(encoding="utf-8"), encoding="utf-8")
