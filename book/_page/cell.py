@@ -549,6 +549,36 @@ def described(error):
     return kind, text
 
 
+BLOCKS = (")", "def ", "class ", "if ", "elif ", "else:", "for ", "while ", "with ", "try:", "except", "finally:")
+
+
+def placed(source, kind, text, line):
+    """Return the type, the text and the line of an error, mended where Python says more of an indentation.
+
+    MicroPython names the line before one whose indentation fits no block, and says "invalid syntax" where a block is
+    missing.
+    """
+    lines = source.split("\n")
+    if line is None or kind not in ("IndentationError", "SyntaxError"):
+        return kind, text, line
+
+    def says(number):
+        return lines[number - 1].split("#")[0].strip() if 0 < number <= len(lines) else ""
+
+    if text.startswith("unindent"):
+        line += 1
+        while line < len(lines) and not says(line):
+            line += 1
+    elif text == "invalid syntax":
+        above = line - 1
+        while above > 0 and not says(above):
+            above -= 1
+        deep = [len(t) - len(t.lstrip()) for t in (lines[above - 1], lines[line - 1] if line <= len(lines) else "")]
+        if says(above).endswith(":") and says(above).startswith(BLOCKS) and deep[1] <= deep[0]:
+            return "IndentationError", "expected an indented block after line " + str(above), line
+    return kind, text, line
+
+
 def strange(source):
     """Return the error of the first letter outside of texts and comments that is none of Python's, and its line.
 
@@ -598,6 +628,6 @@ def run(source):
         NAMES.clear()
         return json.dumps({"type": "MemoryError", "message": "the page's memory is full", "line": None})
     except BaseException as error:
-        kind, text = described(error)
-        return json.dumps({"type": kind, "message": text, "line": _line(error)})
+        kind, text, line = placed(source, *described(error), _line(error))
+        return json.dumps({"type": kind, "message": text, "line": line})
     return "null"

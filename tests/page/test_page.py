@@ -256,6 +256,31 @@ def test_the_wrapping_of_the_page_s_text_is_python_s() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 1\n\n  y = 2\n",
+        "def f():\n\n# here\nreturn 1\n",
+        "def f(\n    x,\n):\nreturn x\n",
+        "class A:\n    def f(self):  # it\n    return 1\n",
+        "if 1:\n    a = 1\n  b = 2\nc = 1\n",
+        "class A:\n    def f(self):\n        x = 1\n\n        # y\n      y = 2\n",
+        "if 1:\n    x = 1 2\n",
+    ],
+)
+def test_an_indentation_that_fits_nothing_is_found_on_python_s_line(page: Page, code: str) -> None:
+    with pytest.raises(SyntaxError) as told:
+        compile(code, "cell", "exec")
+    error = run(page, code)["error"]
+    assert (error["type"], error["line"]) == (type(told.value).__name__, told.value.lineno)
+    if error["type"] == "IndentationError":
+        assert error["message"].split(" after ")[0] == told.value.msg.split(" after ")[0]
+
+
+def test_a_colon_within_brackets_begins_no_block(page: Page) -> None:
+    assert run(page, "x = {1:\n}\n")["error"]["type"] == "SyntaxError"
+
+
 def test_a_loop_without_end_is_stopped_after_five_seconds_and_a_new_runtime_goes_on(page: Page) -> None:
     page.evaluate("began = performance.now()")
     answer = page.evaluate("pagePython.run('while True:\\n    pass')")
