@@ -112,6 +112,42 @@ window.live = (() => {
   }
 
   // ---------------------------------------------------------------- an editor
+  // Code in the colours of the book's own: the classes are those of Pygments.
+  const KEYWORDS = new Set(("and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield").split(" "));
+  const CONSTANTS = new Set(["None", "True", "False"]);
+  const BUILT_IN = new Set(("abs all any bool complex dict enumerate float int isinstance len list max min object print property range reversed round self set sorted staticmethod str sum super tuple type zip NotImplementedError ValueError").split(" "));
+  const TOKEN = /(#.*)|([rbfu]{0,2}(?:"""[^]*?(?:"""|$(?![^]))|'''[^]*?(?:'''|$(?![^]))|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))|(^[ \t]*@[\w.]+)|(\b\d[\d_.]*(?:e[-+]?\d+)?\w*)|([\p{L}_][\p{L}\p{N}_]*)|([-+*/%=<>!&|^~@]+)/gimu;
+  const CLASSES = [null, "c1", "s1", "nd", "mi", null, "o"];
+  function coloured(code) {
+    const found = document.createDocumentFragment();
+    let at = 0;
+    let before = "";
+    for (const match of code.matchAll(TOKEN)) {
+      const [text] = match;
+      let kind = CLASSES[match.findIndex((part, i) => i && part !== undefined)];
+      if (match[5] !== undefined) {
+        const attribute = code[match.index - 1] === ".";
+        if (before === "def" || before === "class") kind = before === "def" ? "nf" : "nc";
+        else if (!attribute && KEYWORDS.has(text)) kind = "k";
+        else if (!attribute && CONSTANTS.has(text)) kind = "kc";
+        else if (!attribute && BUILT_IN.has(text)) kind = "nb";
+        before = text;
+      }
+      const piece = (words) => element("span", { class: kind }, words);
+      found.append(code.slice(at, match.index));
+      if (kind === "s1" && /^\w*f/i.test(text)) {
+        for (const part of text.split(/(\{[^{}]*\})/)) {
+          const computed = part.match(/^\{([^:!}]*)([^]*)$/);
+          if (computed) found.append(piece("{"), coloured(computed[1]), piece(computed[2]));
+          else found.append(piece(part));
+        }
+      } else found.append(kind ? piece(text) : text);
+      at = match.index + text.length;
+    }
+    found.append(code.slice(at));
+    return found;
+  }
+
   const INDENT = "    ";
   let count = 0;
   function editor(text, about, run, changed) {
@@ -121,6 +157,8 @@ window.live = (() => {
       autocorrect: "off", wrap: "off", rows: "4",
     });
     const lines = element("div", { class: "live-lines", "aria-hidden": "true" });
+    const colours = element("pre", { class: "live-colours" });
+    const under = element("div", { class: "live-under highlight", "aria-hidden": "true" }, colours);
     const how = element("p", { class: "live-how", id: `${id}-how` }, "Ctrl + Enter runs. Tab indents; after Escape it leaves the editor. A cell knows the book's code above it, not what you wrote in others.");
     let leaving = false;
     let marked = null;
@@ -128,6 +166,7 @@ window.live = (() => {
     function fit() {
       const all = area.value.split("\n").length;
       area.rows = Math.max(2, all);
+      colours.replaceChildren(coloured(area.value), "\n"); // a last empty line has its height, too
       lines.replaceChildren(
         ...Array.from({ length: all }, (_, i) => element("span", i + 1 === marked ? { class: "live-marked" } : {}, String(i + 1))),
       );
@@ -162,6 +201,7 @@ window.live = (() => {
       leaving = event.key === "Escape" || (leaving && ["Tab", "Shift"].includes(event.key));
     });
     area.addEventListener("blur", () => (leaving = false));
+    area.addEventListener("scroll", () => (colours.style.transform = `translateX(${-area.scrollLeft}px)`));
     area.addEventListener("input", () => {
       marked = null;
       fit();
@@ -170,7 +210,7 @@ window.live = (() => {
     area.value = text;
     fit();
     return {
-      node: element("div", { class: "live-editor" }, element("div", { class: "live-code" }, lines, area), how),
+      node: element("div", { class: "live-editor" }, element("div", { class: "live-code" }, lines, element("div", { class: "live-text" }, under, area)), how),
       area,
       set(value) {
         area.focus();
@@ -242,8 +282,8 @@ window.live = (() => {
       }
       if (hideSolution()) return;
       await pageData();
-      const code = element("pre", { tabindex: "0" }, (await parts()).solution);
-      const shown = element("div", { class: "live-solution", role: "group", "aria-label": "A solution" }, code);
+      const code = element("pre", { tabindex: "0" }, coloured((await parts()).solution));
+      const shown = element("div", { class: "live-solution highlight", role: "group", "aria-label": "A solution" }, code);
       bar.after(shown);
       solution.textContent = "Hide the solution";
     });

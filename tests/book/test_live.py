@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+from pygments.lexers import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String
 
 from graders.sets import module
 from tests.book import page_checks
@@ -68,6 +70,66 @@ def run(cell: Locator, old: str, new: str) -> str:
     cell.locator(".live-out").evaluate("(node) => node.replaceChildren()")
     cell.locator(".live-run").click()
     return answered(cell).inner_text()
+
+
+KINDS = {  # those of Pygments that have a colour of their own in the editor
+    Keyword.Constant: "kc",
+    Operator.Word: "k",
+    Keyword: "k",
+    Comment: "c1",
+    String: "s1",
+    Number: "mi",
+    Name.Function: "nf",
+    Name.Class: "nc",
+    Name.Decorator: "nd",
+}
+IN_THE_EDITOR = """(area) => [...area.parentNode.querySelectorAll('.live-under span')].flatMap((s) =>
+    [...s.textContent].filter((c) => c.trim()).map((c) => [s.className, c]))"""
+
+
+def by_pygments(code: str) -> list[tuple[str, str]]:
+    """Each letter of the code that has a kind, with it."""
+    found = []
+    for token, text in PythonLexer().get_tokens(code):
+        kind = next((kind for wanted, kind in KINDS.items() if token in wanted), None)
+        found += [(kind, letter) for letter in text if kind and letter.strip()]
+    return found
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_an_editor_has_the_colours_of_the_book_s_code(name: str, alone: Callable[..., Asking]) -> None:
+    page = alone(name).page
+    starts = page.locator("button.live-start")
+    for _ in range(starts.count()):
+        starts.first.click()  # it goes where its cell opens
+    areas = page.locator(".live-code textarea")
+    assert areas.count() > 3
+    for area in areas.all():
+        shown = [(kind, letter) for kind, letter in area.evaluate(IN_THE_EDITOR) if kind in KINDS.values()]
+        assert shown == by_pygments(area.input_value())
+
+
+PLACE = """(node) => {
+    const [style, box] = [getComputedStyle(node), node.getBoundingClientRect()];
+    const names = ["fontFamily", "fontSize", "lineHeight", "tabSize", "letterSpacing", "paddingLeft", "paddingTop"];
+    return [box.top, node.scrollWidth, node.scrollHeight, ...names.map((name) => style[name])];
+}"""
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_the_coloured_code_lies_where_the_letters_are_written(
+    size: dict[str, int], alone: Callable[..., Asking]
+) -> None:
+    cell = alone(size=size).page.locator(RELU)
+    cell.locator("button.live-start").click()
+    area, below = cell.locator("textarea"), cell.locator(".live-colours")
+    code = "x = '" + "a" * 300 + "'\nif x:\n\ty = 'open\n" + 'z = """two\n' * 9 + "\n"
+    area.fill(code)
+    assert below.evaluate("(pre) => pre.textContent") == code + "\n"
+    area.evaluate("(area) => (area.scrollLeft = 170)")
+    expect(below).to_have_attribute("style", re.compile(r"translateX\(-170px\)"))
+    assert area.evaluate(PLACE) == below.evaluate(PLACE)
+    assert area.evaluate("(area) => getComputedStyle(area).color") == "rgba(0, 0, 0, 0)"
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
