@@ -401,7 +401,7 @@ def test_a_fresh_process_has_the_last_word_of_what_did_not_end(
     held.lock.acquire()
     monkeypatch.setitem(sys.modules, "held", held)  # a fresh process has no such module
     start = time.monotonic()
-    said = testfile.ask_fork(message(body, total=2.0))
+    said = testfile.ask_fork(message(body, total=10.0))
     assert [one["status"] for one in said] == [status] * 2 and time.monotonic() - start < 60
     assert not multiprocessing.active_children()
 
