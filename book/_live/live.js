@@ -157,7 +157,7 @@ window.live = (() => {
       autocorrect: "off", wrap: "off", rows: "4",
     });
     const lines = element("div", { class: "live-lines", "aria-hidden": "true" });
-    const colours = element("pre", { class: "live-colours" });
+    const colours = element("div", { class: "live-colours" }); // no <pre>: the theme makes a wide one a stop of the Tab key
     const under = element("div", { class: "live-under highlight", "aria-hidden": "true" }, colours);
     const how = element("p", { class: "live-how", id: `${id}-how` }, "Ctrl + Enter runs. Tab indents; after Escape it leaves the editor. A cell knows the book's code above it, not what you wrote in others.");
     let leaving = false;
