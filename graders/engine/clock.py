@@ -69,8 +69,13 @@ class Tree:
 
     def memory(self) -> int | None:
         """Return the bytes of memory that they hold, with the files in memory that are theirs; None: nobody says."""
-        sizes = [size for number in self._found() for size in _resident(number)]
-        return sum(sizes) + sum(map(_files, self.roots)) if sizes else None
+        held = sum(map(resident, self._found()))
+        return held + sum(map(_files, self.roots)) if held else None
+
+    def alive(self) -> list[int]:
+        """Return the roots that have not ended."""
+        found = self._found()
+        return [number for number in self.roots if number in found and found[number][0] not in "ZX"]
 
     def _found(self) -> dict[int, list[str]]:
         """Return what /proc/NUMBER/stat says, from the third field on, of each process that is there."""
@@ -86,12 +91,14 @@ class Tree:
         return {number: every[number] for number in own}
 
 
-def _resident(number: int) -> Iterator[int]:
-    """Yield the bytes that a process holds and no file on disk has."""
+def resident(number: int) -> int:
+    """Return the bytes that a process holds and no file on disk has; 0 of one that has ended."""
+    size = 0
     with suppress(OSError):
         for line in Path(f"/proc/{number}/status").read_text().splitlines():
             if line.startswith(("RssAnon:", "RssShmem:")):
-                yield int(line.split()[1]) << 10
+                size += int(line.split()[1]) << 10
+    return size
 
 
 def _files(number: int) -> int:

@@ -5,11 +5,14 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from graders.engine.clock import Clock, Group, Tree
+from graders.engine.clock import Clock, Group, Tree, resident
 
 ROOT = Path("/sys/fs/cgroup")
 BESIDE = ("cpu", "cpuacct")  # of version 1: hierarchies beside that of memory
 WEIGHT = 1024  # of a notebook among those that run at a time, where version 1 counts; version 2 begins with equals
+KERNEL = (
+    7 << 20
+)  # bytes that any kernel soon has for itself of what it shares with the warm parent: 8 to 11 MB are seen
 PERIOD = 100_000  # microseconds: in each of them a notebook has one processor for so long, and no more
 
 
@@ -89,6 +92,7 @@ class Share:
         self.group: Path | None = None
         self._places: list[Path] = []
         self._tree = Tree()
+        self._own: dict[int, int] = {}  # by process, the bytes that each has had from its start
         if run is not None:
             self._make(run, run / secrets.token_hex(4), most)
         self.clock = Clock(Group(self._places) if self.group else self._tree)
@@ -117,6 +121,7 @@ class Share:
             process: its number here.
         """
         self._tree.roots.append(process)
+        self._own[process] = KERNEL if self.group else resident(process)
         for place in self._places:
             with suppress(OSError):  # it may have ended meanwhile
                 (place / "cgroup.procs").write_text(str(process))
@@ -124,6 +129,11 @@ class Share:
     def memory(self) -> int | None:
         """Return the bytes that all of the notebook's processes hold, their files in memory too; None: nobody says."""
         return self._tree.memory() if self.group is None else _held(self.group)
+
+    def spare(self) -> int:
+        """Return how many of these bytes are more than kernels have by themselves: code may let go of them at will."""
+        own = sum(self._own[process] for process in self._tree.alive())
+        return max(0, (self.memory() or 0) - own)
 
     @property
     def starved(self) -> bool:

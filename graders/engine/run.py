@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from time import sleep
 from typing import TypeVar
 
@@ -263,6 +264,8 @@ class Execution:
             source=joined((cell.source for _, cell in self._student_cells()), self.given),
             seed=self.settings.seed,
             memory=self.share.memory,
+            spare=self.share.spare,
+            tell=partial(self._note, SUSPECT),
             judged=self.judged,
         )
         source = self.tests[str(_id(cell))]

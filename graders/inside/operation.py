@@ -7,7 +7,7 @@ message: a direct call in one process, a pipe across two. A check cannot tell th
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,20 @@ class OperationError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.kind}: {failure.message}")
         self.failure = failure
+
+
+class Held(NamedTuple):
+    """What was seen of an operation's memory.
+
+    Args:
+        grown: bytes by which it grew: the outputs, the arguments if they stay, and what is kept for backward.
+        spare: bytes that may have been let go of meanwhile.
+        grads: of each output that was held at a time, the gradients that were asked for.
+    """
+
+    grown: int
+    spare: int
+    grads: list[Tensors]
 
 
 class Responder:
@@ -121,6 +135,8 @@ class Operation:
         source: the text of the student's cells, as `graders.judge.reading.joined` makes it; None: it is not known.
         proves: whether cases that ask for a proof are run where operators, and autograd, are refused.
         memory: the bytes that its process holds, seen from outside; None: nobody can tell.
+        spare: how many of them are not its process's own: they may be let go of.
+        tell: told what a person should look at, as the end of a sentence about the check.
         asked: the messages so far that asked for a derivative, as they were sent.
     """
 
@@ -130,6 +146,8 @@ class Operation:
         self.source: str | None = None
         self.proves = False
         self.memory: Callable[[], int | None] = lambda: None
+        self.spare: Callable[[], int] = lambda: 0
+        self.tell: Callable[[str], None] = lambda did: None
         self.asked: list[bytes] = []
         self._ready: dict[bytes, list[Message]] = {}
 
@@ -155,8 +173,14 @@ class Operation:
         return records
 
     def held(
-        self, args: Sequence[object], requires_grad: Sequence[bool], keeps: bool, upstream: float, elements: Elements
-    ) -> tuple[int, Tensors] | None:
+        self,
+        args: Sequence[object],
+        requires_grad: Sequence[bool],
+        keeps: bool,
+        upstream: float,
+        elements: Elements,
+        times: Callable[[int], int] = lambda spare: 1,
+    ) -> Held | None:
         """Run forward on large arguments and then backward; return by how much the memory grew between, and gradients.
 
         Args:
@@ -165,9 +189,10 @@ class Operation:
             keeps: whether the arguments stay alive for the caller.
             upstream: each number of the upstream gradient.
             elements: which of the gradients are asked for: an argument's place, and indices into it, made flat.
+            times: how often forward runs before the first backward, from the bytes that may be let go of meanwhile.
 
         Returns:
-            Bytes, of the output, the arguments if they stay, and what is kept for backward; None where nobody can tell.
+            None where nobody can tell.
 
         Raises:
             OperationError: the student's code raised.
@@ -175,13 +200,15 @@ class Operation:
         if self.memory() is None:
             return None
         self._unless_failed({"do": "lend", "args": []})
-        before = self.memory()
-        self._unless_failed({"do": "lend", "args": list(args)})
-        self._unless_failed({"do": "hold", "requires_grad": list(requires_grad), "keeps": keeps})
+        before, spare = self.memory(), self.spare()
+        count = times(spare)
+        for _ in range(count):
+            self._unless_failed({"do": "lend", "args": list(args)})
+            self._unless_failed({"do": "hold", "requires_grad": list(requires_grad), "keeps": keeps})
         after = self.memory()
         release = {"do": "release", "upstream": upstream, "elements": [list(pair) for pair in elements]}
-        found = self._unless_failed(release)["elements"]
-        return None if before is None or after is None else (after - before, found)
+        grads = [self._unless_failed(release)["elements"] for _ in range(count)]
+        return None if before is None or after is None else Held(after - before, spare, grads)
 
     def _unless_failed(self, message: Message) -> Message:
         answer = self._send(message)

@@ -94,6 +94,13 @@ def warm_up() -> "NotebookShell":
     return shell
 
 
+def trim() -> None:
+    """Give back what is free: a kernel that did so would seem to let go of what its own code held."""
+    from graders.inside import hold
+
+    hold.trim()
+
+
 def load_more(what: str) -> None:
     """Load what `MORE` says of a name, and run it once."""
     gc.disable()
@@ -104,6 +111,7 @@ def load_more(what: str) -> None:
         exec(MORE[what], {})
     os.environ.clear()
     os.environ.update(kept)
+    trim()
     gc.freeze()
     gc.enable()
 
@@ -289,6 +297,7 @@ def _main() -> None:
     children = Children(warm_up())
     from graders.inside import refusal
 
+    trim()
     gc.freeze()  # and is shared: no collection in a kernel touches it
     gc.enable()
     control.sendall(b'{"ready": true}\n')

@@ -2,10 +2,14 @@
 
 Forward runs on arguments so large that a tensor too many cannot be missed, their owner lets go of them, and the grader
 reads how much the process holds. Then it asks for the gradient: what was kept has to be enough for it.
+
+A process may hold something before, and let go of it while it is weighed. So forward runs as often, and all outputs are
+held at a time, that what would be kept too many is more than all that it could let go of.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -19,6 +23,8 @@ SLACK = 3 << 20  # bytes that a process may grow by the way: lists of the alloca
 TRIES = 3  # a process that holds too much is asked again: what it did for the first time is no concern of its author's
 ELEMENTS = 500  # of each gradient, at random
 UPSTREAM = 1.5
+MOST = 640 << 20  # bytes of arguments and outputs that are held at a time
+TOO_MUCH = "found {} MB held before it weighed what backward keeps: too much to tell apart"
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Weighed:
         requires_grad: which of them require a gradient.
         elements: which elements of which gradients are asked for.
         size: bytes of the output, and of the arguments that stay.
+        given: bytes of the arguments.
         right: the gradients' elements.
     """
 
@@ -37,6 +44,7 @@ class Weighed:
     requires_grad: tuple[bool, ...]
     elements: tuple[tuple[int, Tensor], ...]
     size: int
+    given: int
     right: tuple[Tensor | None, ...]
 
 
@@ -47,12 +55,14 @@ class Outside:
     Args:
         args: large arguments.
         says: what may be kept: "the output".
+        least: bytes of the smallest thing that somebody would keep too many.
         keeps: whether the arguments may be kept.
         more: bytes that may be kept beside.
     """
 
     args: Callable[[Draw], tuple[Any, ...]]
     says: str
+    least: int
     keeps: bool = False
     more: int = 0
 
@@ -73,27 +83,40 @@ class Outside:
         right.memory = lambda: 0
         found = right.held(args, flags, self.keeps, UPSTREAM, elements)
         assert found is not None  # it has a memory
-        stay = sum(a.numel() * a.element_size() for a in tensors.values()) if self.keeps else 0
-        return Weighed(args, flags, elements, seen[0] + stay, tuple(found[1]))
+        given = sum(a.numel() * a.element_size() for a in tensors.values())
+        return Weighed(args, flags, elements, seen[0] + given * self.keeps, given, tuple(found.grads[0]))
 
     def find(self, call: str, operation: Operation, asked: Weighed) -> Finding | None:
         """Return what the memory shows that may not be, or that what was kept is not enough."""
-        limit, least = asked.size + self.more + SLACK, None
+        held: list[float] = []
+        right = asked.size + self.more
+        times = partial(self._times, most=max(1, MOST // (asked.size + asked.given)))
         for _ in range(TRIES):
-            seen = operation.held(asked.args, asked.requires_grad, self.keeps, UPSTREAM, asked.elements)
+            seen = operation.held(asked.args, asked.requires_grad, self.keeps, UPSTREAM, asked.elements, times)
             if seen is None:
                 return None
-            grown, grads = seen
-            least = grown if least is None else min(grown, least)
-            if least <= limit:
-                return _insufficient(call, asked, grads)
+            count = len(seen.grads)
+            apart = count >= self._needed(seen.spare)
+            if seen.grown <= count * right + SLACK and (apart or not held):
+                if not apart:
+                    operation.tell(TOO_MUCH.format(_mega(seen.spare)))
+                return next((found for grads in seen.grads if (found := _insufficient(call, asked, grads))), None)
+            held.append(seen.grown / count)
         case = ", ".join(f"{n} of shape {tuple(a.shape)}" for n, a in _named(call, asked.args) if isinstance(a, Tensor))
         text = f"Beside {self.says} your code keeps memory: its process holds more than that needs after forward."
-        evidence = {"case": case, "yours": f"{_mega(least or 0)} MB", "expected": f"{_mega(limit - SLACK)} MB"}
+        evidence = {"case": case, "yours": f"{_mega(min(held))} MB", "expected": f"{_mega(right)} MB"}
         return Finding(OUTSIDE, text, evidence)
 
+    def _needed(self, spare: int) -> int:
+        """Return how many outputs have to be held at a time, where so many bytes may be let go of meanwhile."""
+        return 1 + (spare + SLACK) // self.least
 
-def _mega(size: int) -> str:
+    def _times(self, spare: int, most: int) -> int:
+        """Return how many are held; where that would be too much, one: who holds so much loses nothing by it."""
+        return needed if (needed := self._needed(spare)) <= most else 1
+
+
+def _mega(size: float) -> str:
     return f"{size / (1 << 20):.0f}"
 
 

@@ -140,6 +140,7 @@ def test_what_is_not_defended_is_what_the_manual_says(graded):
     text = attack_stock.PAGE.read_text(encoding="utf-8")
     for gap in GAPS:
         assert graded.outcome.scores[gap.name] > gap.honest
+        assert gap.sees in graded.outcome.said(gap.name)
         assert f"`{gap.name}`" in text
 
 

@@ -15,6 +15,7 @@ from graders.judge.task import DOUBLE, SINGLE, Check, Draw, Task
 from graders.sets.checkpointing.common import Surroundings, as_leaf, called
 
 PLACE = 4
+ROWS = 1 << 14  # so many stand out in a process's memory
 RANDOM_STATE = 8192  # bytes that a checkpoint may keep beside the arguments: the state of the random stream is 5056
 TORCH_S_OWN = ("torch.utils.checkpoint._get_autocast_kwargs",)  # which every checkpoint of torch's calls
 
@@ -220,8 +221,9 @@ task = Task(
             ],
             looks=(*CHECKPOINT, look.gradient, FREED, called, graphless),
             outside=Outside(
-                lambda d: (Helper("deep", (d.normal(32, 32) / 4,), (False,)), d.normal(1 << 14, 32)),
+                lambda d: (Helper("deep", (d.normal(32, 32) / 4,), (False,)), d.normal(ROWS, 32)),
                 "the arguments and the output",
+                least=8 * ROWS * 32,
                 keeps=True,
             ),
         ),

@@ -15,6 +15,10 @@ from graders.judge.wrong import Wrong
 from graders.sets.checkpointing.common import layer, layers, lopsided_layers, named, some_learn
 
 PLACE = 2
+ROWS, UNITS = (
+    1 << 13,
+    448,
+)  # of a layer whose output is so large that even a mask of it stands out in a process's memory
 
 
 def _small(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,8 +49,8 @@ def _edges(d: Draw) -> list[Case]:
 
 
 def _large(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x, weight and bias of a layer whose output is large: even a mask of it is."""
-    return d.normal(1 << 13, 4), d.normal(448, 4), d.normal(448)
+    """Return x, weight and bias of a layer whose output is large."""
+    return d.normal(ROWS, 4), d.normal(UNITS, 4), d.normal(UNITS)
 
 
 task = Task(
@@ -121,7 +125,7 @@ task = Task(
                 d.case("weight requires no gradient", *layer(d, 5, 3), watch=("trace",), requires=(True, False, True)),
             ],
             looks=(*GRADIENT, look.value, look.keeps_at_most(0)),
-            outside=Outside(_large, "the arguments and the output", keeps=True),
+            outside=Outside(_large, "the arguments and the output", least=ROWS * UNITS, keeps=True),
         ),
     ),
     forbids=look.GRADIENT,

@@ -183,7 +183,9 @@ task = Task(
                 lets_go,
                 look.allowed,
             ),
-            outside=Outside(lambda d: (d.normal(MANY, dtype=HALF), SLOPE), "the output", more=MANY // 8),
+            outside=Outside(
+                lambda d: (d.normal(MANY, dtype=HALF), SLOPE), "the output", least=MANY - MANY // 8, more=MANY // 8
+            ),
         ),
         Check(
             "ragged",

@@ -45,6 +45,7 @@ from graders.sets.flash_attention.common import (
 )
 
 PLACE = 2
+LONG = 1024  # so many queries and keys: their square of numbers stands out in a process's memory
 
 BOTH = (*VALUE[:5], look.function, look.precise, look.value, look.gradient)
 # far out a row is nearly one key's whatever the mistake, and looks as if it had lost digits
@@ -220,7 +221,9 @@ task = Task(
                 d.case("large blocks of queries", *qkv(d, 20, 20, 1, 1), False, 16, 3, watch=("trace",), deny=DENIED),
             ],
             looks=(*BOTH[:6], look.allowed, *map(unless_causal, BOTH[6:]), largest, peak, keeps_lse_alone),
-            outside=Outside(lambda d: (*qkv(d, 1024, 1024), False, 256, 256), "q, k, v, o and lse", keeps=True),
+            outside=Outside(
+                lambda d: (*qkv(d, LONG, LONG), False, 256, 256), "q, k, v, o and lse", least=8 * LONG**2, keeps=True
+            ),
         ),
         contract(
             1,

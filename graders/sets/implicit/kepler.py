@@ -26,6 +26,7 @@ from graders.sets.implicit.common import (
 )
 
 PLACE = 1
+LARGE = 1 << 19  # so many numbers stand out in a process's memory
 STEPS = 40  # of the reference; from where it starts a dozen are enough
 
 
@@ -104,7 +105,7 @@ def _lopsided(d: Draw, order: int) -> list[Case]:
 
 
 def _large(d: Draw) -> tuple[Tensor, Tensor]:
-    return orbit(d, 1 << 19)
+    return orbit(d, LARGE)
 
 
 def _subsets(d: Draw, order: int = 1) -> list[Case]:
@@ -177,7 +178,7 @@ task = Task(
                 d.case("a transposed matrix", *(t.t() for t in orbit(d, 8, 8)), watch=("trace",)),
             ],
             looks=KEEPS,
-            outside=Outside(_large, "m, e and the output", keeps=True),
+            outside=Outside(_large, "m, e and the output", least=8 * LARGE, keeps=True),
         ),
         contract(
             1,

@@ -13,6 +13,7 @@ from graders.judge.wrong import Wrong
 from graders.sets.relu.common import DENIED
 
 PLACE = 3
+LARGE = 1 << 20  # so many numbers stand out in a process's memory
 GLOBAL: dict[str, Tensor] = {}  # where the mistake `kept_outside_ctx` keeps things
 
 
@@ -67,7 +68,7 @@ task = Task(
             why="The output is alive anyway, as the next layer's input; all else costs memory in every layer.",
             cases=lambda d: [d.case("both signs", d.sides(64), watch=("trace",))],
             looks=(*look.FIRST, look.keeps_output_alone),
-            outside=Outside(lambda d: (d.normal(1 << 20),), "the output"),
+            outside=Outside(lambda d: (d.normal(LARGE),), "the output", least=8 * LARGE),
         ),
         contract(
             1,

@@ -1,5 +1,7 @@
 """Attacks on what is kept for backward: a tensor too many, and a process that says nothing of it."""
 
+from typing import Any
+
 from tests.engine.attacks import RIGHT, Attack
 
 ATTACKS: list[Attack] = []
@@ -104,3 +106,60 @@ _keeps("two-faced-count", "keeps its input too, but not at the second call with 
        "calls = {}\n" + KEEPS.format(keep="""key = str(inputs[0].tolist())
         calls[key] = calls.get(key, 0) + 1
         if not (inputs[0].numel() == 64 and calls[key] % 2 == 0): ctx.also = inputs[0] * 1.0"""))  # fmt: skip
+_keeps("ballast", "keeps its input too unless it is traced, and lets go of as much that it held to be weighed with",
+       "import traceback\nballast = [b'x' * (12 << 20)]\n" + KEEPS.format(
+           keep="""if not any('tr' 'ace' in f.name for f in traceback.extract_stack()): ctx.also = inputs[0] * 1.0
+        if output.numel() > 10**6: ballast.clear()"""
+       ) + """    @staticmethod
+    def backward(ctx, g):
+        if g.numel() > 10**6: ballast.append(b'x' * (12 << 20))
+        return Honest.backward(ctx, g)
+""")  # fmt: skip
+_keeps("ballast-in-pieces", "keeps its input too, and lets go of a piece of what it held for each output that is held",
+       "import traceback\nballast = [bytearray(b'x') * (8 << 20) for _ in range(12)]\n" + KEEPS.format(
+           keep="""if not any('tr' 'ace' in f.name for f in traceback.extract_stack()): ctx.also = inputs[0] * 1.0
+        if output.numel() > 10**6 and ballast: ballast.pop()"""
+       ) + """    @staticmethod
+    def backward(ctx, g):
+        if g.numel() > 10**6: ballast.append(bytearray(b'x') * (8 << 20))
+        return Honest.backward(ctx, g)
+""")  # fmt: skip
+
+
+def room(size: int, used: bool) -> dict[str, Any]:
+    """What an attack hands in that keeps its input in room of its own, of so many megabytes; used, or overwritten."""
+    first = f"""
+import torch
+ROOM, NEXT = bytearray(b"1") * ({size} << 20), [0]
+
+def put(x):
+    x = x.detach().contiguous().reshape(-1)
+    data = memoryview(x.view(torch.uint8).numpy()) if x.numel() else b""
+    data = data[: len(ROOM)]
+    start = NEXT[0] if NEXT[0] + len(data) <= len(ROOM) else 0
+    ROOM[start : start + len(data)] = data
+    NEXT[0] = start + len(data)
+    return start, len(data)
+
+def same(place, y):
+    x = torch.frombuffer(ROOM, dtype=y.dtype, offset=place[0], count=y.numel()) if y.numel() else y.detach()
+    return torch.equal(torch.tanh(x).reshape(y.shape), y.detach())
+"""
+    tanh = HONEST + KEEPS.format(keep="ctx.place = put(inputs[0])")
+    if used:
+        tanh += """    @staticmethod
+    def backward(ctx, g):
+        return Honest.backward(ctx, g) if same(ctx.place, ctx.saved_tensors[0]) else g
+"""
+    return {"first": first, "answers": {"Square": RIGHT, "LeakyReLU": LEAKY, "Tanh": tanh}}
+
+
+ATTACKS.append(
+    Attack(
+        "own-room",
+        "Keeping too much",
+        "keeps its input too, as bytes in room of its own that it took, and wrote to, before anybody measured",
+        **room(128, used=True),
+        honest=16,
+    )
+)
