@@ -10,6 +10,7 @@ from typing import Protocol
 PATIENCE = 6  # so many times its time by the wall's clock a notebook may take, however busy the machine is
 EASE = 50  # looking at the clock takes at most one part of so many of the time
 SOONEST = 0.02  # seconds from one look to the next
+EXITING = 4  # among the flags of /proc/NUMBER/stat: PF_EXITING of Linux, also of a process that nobody has waited for
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -73,9 +74,9 @@ class Tree:
         return held + sum(map(_files, self.roots)) if held else None
 
     def alive(self) -> list[int]:
-        """Return the roots that have not ended."""
+        """Return the roots that are not ending: one that is may have given its memory back already."""
         found = self._found()
-        return [number for number in self.roots if number in found and found[number][0] not in "ZX"]
+        return [number for number in self.roots if number in found and not int(found[number][6]) & EXITING]
 
     def _found(self) -> dict[int, list[str]]:
         """Return what /proc/NUMBER/stat says, from the third field on, of each process that is there."""

@@ -127,13 +127,12 @@ class Share:
                 (place / "cgroup.procs").write_text(str(process))
 
     def memory(self) -> int | None:
-        """Return the bytes that all of the notebook's processes hold, their files in memory too; None: nobody says."""
-        return self._tree.memory() if self.group is None else _held(self.group)
+        """Return the bytes that all of the notebook's processes hold, their files in memory too; None: nobody says.
 
-    def spare(self) -> int:
-        """Return how many of these bytes are more than kernels have by themselves: code may let go of them at will."""
-        own = sum(self._own[process] for process in self._tree.alive())
-        return max(0, (self.memory() or 0) - own)
+        Less what kernels have by themselves: the rest their code may let go of at will, this only by ending one.
+        """
+        held = self._tree.memory() if self.group is None else _held(self.group)
+        return None if held is None else held - sum(self._own[process] for process in self._tree.alive())
 
     @property
     def starved(self) -> bool:

@@ -264,7 +264,6 @@ class Execution:
             source=joined((cell.source for _, cell in self._student_cells()), self.given),
             seed=self.settings.seed,
             memory=self.share.memory,
-            spare=self.share.spare,
             tell=partial(self._note, SUSPECT),
             judged=self.judged,
         )

@@ -36,12 +36,12 @@ class Held(NamedTuple):
 
     Args:
         grown: bytes by which it grew: the outputs, the arguments if they stay, and what is kept for backward.
-        spare: bytes that may have been let go of meanwhile.
+        before: bytes that were held before, and may have been let go of meanwhile.
         grads: of each output that was held at a time, the gradients that were asked for.
     """
 
     grown: int
-    spare: int
+    before: int
     grads: list[Tensors]
 
 
@@ -134,8 +134,7 @@ class Operation:
     Attributes:
         source: the text of the student's cells, as `graders.judge.reading.joined` makes it; None: it is not known.
         proves: whether cases that ask for a proof are run where operators, and autograd, are refused.
-        memory: the bytes that its process holds, seen from outside; None: nobody can tell.
-        spare: how many of them are not its process's own: they may be let go of.
+        memory: the bytes, seen from outside, that its process holds beyond its own; None: nobody can tell.
         tell: told what a person should look at, as the end of a sentence about the check.
         asked: the messages so far that asked for a derivative, as they were sent.
     """
@@ -146,7 +145,6 @@ class Operation:
         self.source: str | None = None
         self.proves = False
         self.memory: Callable[[], int | None] = lambda: None
-        self.spare: Callable[[], int] = lambda: 0
         self.tell: Callable[[str], None] = lambda did: None
         self.asked: list[bytes] = []
         self._ready: dict[bytes, list[Message]] = {}
@@ -179,7 +177,7 @@ class Operation:
         keeps: bool,
         upstream: float,
         elements: Elements,
-        times: Callable[[int], int] = lambda spare: 1,
+        times: Callable[[int], int] = lambda before: 1,
     ) -> Held | None:
         """Run forward on large arguments and then backward; return by how much the memory grew between, and gradients.
 
@@ -189,7 +187,7 @@ class Operation:
             keeps: whether the arguments stay alive for the caller.
             upstream: each number of the upstream gradient.
             elements: which of the gradients are asked for: an argument's place, and indices into it, made flat.
-            times: how often forward runs before the first backward, from the bytes that may be let go of meanwhile.
+            times: how often forward runs before the first backward, from the bytes that are held before.
 
         Returns:
             None where nobody can tell.
@@ -200,15 +198,15 @@ class Operation:
         if self.memory() is None:
             return None
         self._unless_failed({"do": "lend", "args": []})
-        before, spare = self.memory(), self.spare()
-        count = times(spare)
+        before = self.memory()
+        count = times(before or 0)
         for _ in range(count):
             self._unless_failed({"do": "lend", "args": list(args)})
             self._unless_failed({"do": "hold", "requires_grad": list(requires_grad), "keeps": keeps})
         after = self.memory()
         release = {"do": "release", "upstream": upstream, "elements": [list(pair) for pair in elements]}
         grads = [self._unless_failed(release)["elements"] for _ in range(count)]
-        return None if before is None or after is None else Held(after - before, spare, grads)
+        return None if before is None or after is None else Held(after - before, before, grads)
 
     def _unless_failed(self, message: Message) -> Message:
         answer = self._send(message)

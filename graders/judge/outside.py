@@ -96,10 +96,10 @@ class Outside:
             if seen is None:
                 return None
             count = len(seen.grads)
-            apart = count >= self._needed(seen.spare)
+            apart = count >= self._needed(seen.before)
             if seen.grown <= count * right + SLACK and (apart or not held):
                 if not apart:
-                    operation.tell(TOO_MUCH.format(_mega(seen.spare)))
+                    operation.tell(TOO_MUCH.format(_mega(seen.before)))
                 return next((found for grads in seen.grads if (found := _insufficient(call, asked, grads))), None)
             held.append(seen.grown / count)
         case = ", ".join(f"{n} of shape {tuple(a.shape)}" for n, a in _named(call, asked.args) if isinstance(a, Tensor))
@@ -107,13 +107,13 @@ class Outside:
         evidence = {"case": case, "yours": f"{_mega(min(held))} MB", "expected": f"{_mega(right)} MB"}
         return Finding(OUTSIDE, text, evidence)
 
-    def _needed(self, spare: int) -> int:
+    def _needed(self, before: int) -> int:
         """Return how many outputs have to be held at a time, where so many bytes may be let go of meanwhile."""
-        return 1 + (spare + SLACK) // self.least
+        return 1 + (max(0, before) + SLACK) // self.least
 
-    def _times(self, spare: int, most: int) -> int:
+    def _times(self, before: int, most: int) -> int:
         """Return how many are held; where that would be too much, one: who holds so much loses nothing by it."""
-        return needed if (needed := self._needed(spare)) <= most else 1
+        return needed if (needed := self._needed(before)) <= most else 1
 
 
 def _mega(size: float) -> str:

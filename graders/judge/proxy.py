@@ -70,8 +70,8 @@ class Desk:
         cell_source: the text below a first line, in the last of the student's cells that begins so.
         source: the text of the student's own cells so far.
         seed: of the hidden inputs.
-        memory: the bytes that all of the submission's processes hold; None where nobody can tell.
-        spare: how many of them are not the processes' own.
+        memory: the bytes that all of the submission's processes hold, beyond what they have by themselves; None where
+            nobody can tell.
         tell: told what a person should look at, as the end of a sentence about the grade cell.
         judged: what each check found since the last cell of the student's ran, by task and check.
     """
@@ -82,7 +82,6 @@ class Desk:
     source: str
     seed: int
     memory: Callable[[], int | None] = lambda: None
-    spare: Callable[[], int] = lambda: 0
     tell: Callable[[str], None] = lambda did: None
     judged: dict[tuple[str, str], Verdict] = field(default_factory=dict)
 
@@ -93,8 +92,7 @@ DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)  # set while a 
 def operation(proxy: Proxy) -> Operation:
     """Return the proxy as what `graders.judge.task` judges."""
     found = Operation(lambda message: proxy._desk.ask(proxy._path, message))
-    found.source, found.memory, found.spare = proxy._desk.source, proxy._desk.memory, proxy._desk.spare
-    found.tell = proxy._desk.tell
+    found.source, found.memory, found.tell = proxy._desk.source, proxy._desk.memory, proxy._desk.tell
     found.proves = True
     return found
 
