@@ -10,9 +10,7 @@ from graders.engine.clock import Clock, Group, Tree, resident
 ROOT = Path("/sys/fs/cgroup")
 BESIDE = ("cpu", "cpuacct")  # of version 1: hierarchies beside that of memory
 WEIGHT = 1024  # of a notebook among those that run at a time, where version 1 counts; version 2 begins with equals
-KERNEL = (
-    7 << 20
-)  # bytes that any kernel soon has for itself of what it shares with the warm parent: 8 to 11 MB are seen
+KERNEL = 7 << 20  # bytes that a kernel soon has for itself of what it shares with the warm parent: 8 to 11 MB
 PERIOD = 100_000  # microseconds: in each of them a notebook has one processor for so long, and no more
 
 
