@@ -23,7 +23,8 @@ SLACK = 3 << 20  # bytes that a process may grow by the way: lists of the alloca
 TRIES = 3  # a process that holds too much is asked again: what it did for the first time is no concern of its author's
 ELEMENTS = 500  # of each gradient, at random
 UPSTREAM = 1.5
-MOST = 640 << 20  # bytes of arguments and outputs that are held at a time
+MOST = 640 << 20  # bytes of arguments and outputs that are held at a time,
+OFTEN = 40  # and how many outputs
 TOO_MUCH = "found {} MB held before it weighed what backward keeps: too much to tell apart"
 
 
@@ -46,6 +47,11 @@ class Weighed:
     size: int
     given: int
     right: tuple[Tensor | None, ...]
+
+    @property
+    def most(self) -> int:
+        """How many outputs are held at a time at most."""
+        return max(1, min(OFTEN, MOST // (self.size + self.given)))
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class Outside:
         """Return what the memory shows that may not be, or that what was kept is not enough."""
         held: list[float] = []
         right = asked.size + self.more
-        times = partial(self._times, most=max(1, MOST // (asked.size + asked.given)))
+        times = partial(self._times, most=asked.most)
         for _ in range(TRIES):
             seen = operation.held(asked.args, asked.requires_grad, self.keeps, UPSTREAM, asked.elements, times)
             if seen is None:

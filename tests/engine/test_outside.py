@@ -20,8 +20,9 @@ from graders.inside.operation import Operation, Responder, local, receive, send,
 from graders.inside.records import Case
 from graders.inside.replies import answered
 from graders.inside.wire import WireError
-from graders.judge.outside import TRIES
+from graders.judge.outside import SLACK, TRIES
 from graders.judge.task import Check, Task
+from tests.engine.attacks import ROOT
 
 MODULES = (
     "relu.tanh",
@@ -205,6 +206,12 @@ def test_of_more_than_can_be_told_apart_a_person_is_told(share):
     assert re.fullmatch(
         r"found (69|70)\d MB held before it weighed what backward keeps: too much to tell apart", told[0]
     )
+
+
+def test_how_much_can_be_told_apart_is_what_the_manual_says():
+    ends = sorted((task._weighed(check, 0).most * check.outside.least - SLACK) >> 20 for task, check in WEIGHED)
+    said = f"That ends at {ends[0]} to {ends[-1]} MB, by the task."
+    assert said in (ROOT / "book/trust.md").read_text(encoding="utf-8")
 
 
 def test_a_second_process_that_ends_meanwhile_hides_nothing(share):
